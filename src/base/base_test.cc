@@ -1,0 +1,248 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/fields.h"
+#include "base/file.h"
+#include "base/format.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "base/toml.h"
+
+namespace sandglass {
+namespace {
+
+enum class Color { kRed, kGreen };
+
+struct Inner {
+  double rate = 0.5;
+  std::vector<int> sizes = {1, 2};
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    field("rate", self.rate, "a rate");
+    field("sizes", self.sizes, "some sizes");
+  }
+};
+
+struct Outer {
+  int64_t tokens = 7;
+  std::string name = "x";
+  Color color = Color::kRed;
+  std::optional<int> limit;
+  Inner inner;
+  std::vector<Inner> list;
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    field("tokens", self.tokens, "how many tokens");
+    field("name", self.name, "a name");
+    field("color", self.color, "a color");
+    field("limit", self.limit, "a limit");
+    field("inner", self.inner, "nested");
+    field("list", self.list, "a list of tables");
+  }
+};
+
+}  // namespace
+
+template <>
+struct EnumNames<Color> {
+  static constexpr std::array<std::pair<Color, const char*>, 2> kNames{
+      {{Color::kRed, "red"}, {Color::kGreen, "green"}}};
+};
+
+namespace {
+
+ErrorParts FailureOf(auto&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.parts();
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return {};
+}
+
+TEST(Fields, ReadWriteRoundTripThroughToml) {
+  Outer value;
+  ReadFields(value, ParseToml("tokens = 18e9\nname = \"kjv\"\ncolor = \"green\"\nlimit = 3\n"
+                              "[inner]\nrate = 2\nsizes = [4, 5, 6]\n"
+                              "[[list]]\nrate = 0.25\n[[list]]\n",
+                              "run.toml"));
+  EXPECT_EQ(value.tokens, 18'000'000'000);
+  EXPECT_EQ(value.color, Color::kGreen);
+  EXPECT_EQ(value.limit, 3);
+  EXPECT_EQ(value.inner.rate, 2.0);
+  EXPECT_EQ(value.inner.sizes, (std::vector<int>{4, 5, 6}));
+  ASSERT_EQ(value.list.size(), 2u);
+  EXPECT_EQ(value.list[0].rate, 0.25);
+
+  Outer again;
+  ReadFields(again, ParseToml(ToToml(WriteFields(value)), "written"));
+  EXPECT_EQ(WriteFields(again), WriteFields(value));
+}
+
+TEST(Fields, UnknownKeyNamesLineAndSuggestion) {
+  Outer value;
+  const ErrorParts parts = FailureOf(
+      [&] { ReadFields(value, ParseToml("name = \"a\"\n\n[inner]\nrat = 1.0\n", "run.toml")); });
+  EXPECT_EQ(parts.what, "unknown key \"rat\"");
+  EXPECT_EQ(parts.where, "run.toml:4, inner.rat");
+  EXPECT_EQ(parts.remedy, "did you mean \"rate\"?");
+}
+
+TEST(Fields, WrongTypesAreRefused) {
+  Outer value;
+  for (const char* text : {"tokens = \"many\"", "tokens = 1.5", "color = \"gren\"", "inner = 3",
+                           "name = 4", "[inner]\nsizes = 4", "limit = 3e12"}) {
+    EXPECT_THROW(ReadFields(value, ParseToml(text, "run.toml")), Error) << text;
+  }
+  EXPECT_EQ(FailureOf([&] { ReadFields(value, ParseToml("color = \"gren\"", "f")); }).remedy,
+            "did you mean \"green\"?");
+}
+
+TEST(Fields, AssignmentOverridesOneKey) {
+  Outer value;
+  ReadFields(value, ParseAssignment("inner.rate=3e-4"));
+  ReadFields(value, ParseAssignment("name=first-try"));
+  EXPECT_EQ(value.inner.rate, 3e-4);
+  EXPECT_EQ(value.inner.sizes, (std::vector<int>{1, 2}));
+  EXPECT_EQ(value.name, "first-try");
+  EXPECT_THROW(ReadFields(value, ParseAssignment("inner.rte=1")), Error);
+  EXPECT_THROW(ParseAssignment("novalue"), Error);
+  EXPECT_THROW(ParseAssignment("a..b=1"), Error);
+}
+
+TEST(Fields, DescriptionsListNestedKeys) {
+  std::vector<std::string> paths;
+  for (const FieldDescription& field : DescribeFields<Outer>()) paths.push_back(field.path);
+  EXPECT_EQ(paths, (std::vector<std::string>{"tokens", "name", "color", "limit", "inner.rate",
+                                             "inner.sizes", "list[].rate", "list[].sizes"}));
+}
+
+TEST(Toml, SyntaxErrorNamesFileAndLine) {
+  EXPECT_EQ(FailureOf([] { ParseToml("a = 1\nb = = 2\n", "bad.toml"); }).where.substr(0, 10),
+            "bad.toml:2");
+}
+
+TEST(Error, SuggestsOnlyLikelyMisspellings) {
+  const std::vector<std::string> names = {"tokens", "learning_rate", "batch"};
+  EXPECT_EQ(ClosestMatch("token", names), "tokens");
+  EXPECT_EQ(ClosestMatch("learning_rte", names), "learning_rate");
+  EXPECT_EQ(ClosestMatch("zzz", names), "");
+}
+
+TEST(Random, PhiloxMatchesPublishedVectors) {
+  // Known-answer vectors of the Random123 distribution (kat_vectors, philox4x32 10 rounds).
+  EXPECT_EQ(Philox({0, 0, 0, 0}, {0, 0}),
+            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+}
+
+TEST(Random, StreamsAreRepeatableSeekableAndApart) {
+  RandomStream a(1, "a"), again(1, "a"), b(1, "b"), other_seed(2, "a");
+  std::vector<uint32_t> first, same, named, seeded;
+  for (int i = 0; i < 9; ++i) {
+    first.push_back(a.NextU32());
+    same.push_back(again.NextU32());
+    named.push_back(b.NextU32());
+    seeded.push_back(other_seed.NextU32());
+  }
+  EXPECT_EQ(first, same);
+  EXPECT_NE(first, named);
+  EXPECT_NE(first, seeded);
+  again.Seek(5);
+  EXPECT_EQ(again.NextU32(), first[5]);
+}
+
+TEST(Random, NormalHasUnitMoments) {
+  RandomStream stream(3, "normal");
+  constexpr int kDraws = 200000;
+  double sum = 0, squares = 0, fourth = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const double x = stream.NextNormal();
+    sum += x;
+    squares += x * x;
+    fourth += x * x * x * x;
+  }
+  EXPECT_NEAR(sum / kDraws, 0.0, 0.01);
+  EXPECT_NEAR(squares / kDraws, 1.0, 0.02);
+  EXPECT_NEAR(fourth / kDraws, 3.0, 0.15);
+}
+
+TEST(Random, PermutationVisitsEveryElementOnce) {
+  for (uint64_t size : {1u, 2u, 3u, 10u, 64u, 100u, 1025u}) {
+    const Permutation permutation(size, 7, "order");
+    std::set<uint64_t> seen;
+    for (uint64_t i = 0; i < size; ++i) seen.insert(permutation(i));
+    EXPECT_EQ(seen.size(), size);
+    EXPECT_EQ(*seen.rbegin(), size - 1);
+  }
+  const Permutation a(1000, 7, "order"), b(1000, 8, "order");
+  int same = 0;
+  for (uint64_t i = 0; i < 1000; ++i) same += a(i) == b(i);
+  EXPECT_LT(same, 20);
+}
+
+TEST(File, AtomicWriteKeepsTheOldFileOnFailure) {
+  const std::string directory = ::testing::TempDir() + "/atomic";
+  std::filesystem::remove_all(directory);
+  CreateDirectories(directory);
+  const std::string path = directory + "/file";
+  WriteFileAtomically(path, "old");
+  {
+    AtomicFile abandoned(path);
+    abandoned.Write("new");
+  }
+  EXPECT_EQ(ReadFile(path), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory), {}), 1);
+  WriteFileAtomically(path, "new");
+  EXPECT_EQ(ReadFile(path), "new");
+  EXPECT_EQ(HashFile(path), HashBytes("new"));
+}
+
+TEST(File, FullDiskLeavesTheOldFile) {
+  const std::string directory = ::testing::TempDir() + "/full_disk";
+  std::filesystem::remove_all(directory);
+  CreateDirectories(directory);
+  const std::string path = directory + "/file";
+  WriteFileAtomically(path, "old");
+  // The temporary file leads to a device that answers every write with "no space left".
+  std::filesystem::create_symlink("/dev/full", path + ".tmp" + std::to_string(::getpid()));
+  const ErrorParts parts = FailureOf([&] { WriteFileAtomically(path, "new"); });
+  EXPECT_NE(parts.what.find("No space left"), std::string::npos) << parts.what;
+  EXPECT_EQ(parts.where, path);
+  EXPECT_EQ(ReadFile(path), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory), {}), 1);
+}
+
+TEST(File, MissingPathsAreErrors) {
+  EXPECT_THROW(ReadFile(::testing::TempDir() + "/no-such-file"), Error);
+  EXPECT_THROW(WriteFileAtomically("/no-such-directory/file", "x"), Error);
+  EXPECT_THROW(ReadFile("/"), Error);
+}
+
+TEST(Format, ReadsLikeAPerson) {
+  EXPECT_EQ(WithThousands(113246208), "113,246,208");
+  EXPECT_EQ(WithThousands(-1000), "-1,000");
+  EXPECT_EQ(WithThousands(999), "999");
+  EXPECT_EQ(Abbreviated(113246208), "113.2M");
+  EXPECT_EQ(Abbreviated(4096), "4096");
+  EXPECT_EQ(HumanBytes(1536), "1.5 KiB");
+  EXPECT_EQ(HumanDuration(65), "1m05s");
+  EXPECT_EQ(HumanDuration(3725), "1h02m");
+}
+
+TEST(Cpu, ThreadsAndMemoryAreKnown) {
+  EXPECT_GE(AvailableThreads(), 1);
+  ASSERT_TRUE(PeakMemoryBytes().has_value());
+  EXPECT_GT(*PeakMemoryBytes(), 1 << 20);
+}
+
+}  // namespace
+}  // namespace sandglass

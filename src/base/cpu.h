@@ -1,0 +1,23 @@
+// What this process may use of the machine, and how much memory it has used.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace sandglass {
+
+// CPUs allowed by the affinity mask and the cgroup quota (rounded up), at least 1.
+int AvailableThreads();
+
+// Processor model name as the system gives it, "unknown" if it does not.
+std::string CpuModelName();
+
+// Peak resident set of this process since it started, or since ResetPeakMemory().
+std::optional<int64_t> PeakMemoryBytes();
+
+// Starts a new peak at the present resident set. False if the kernel does not allow it; the peak
+// then still counts from the start of the process.
+bool ResetPeakMemory();
+
+}  // namespace sandglass

@@ -1,0 +1,159 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+
+namespace sandglass {
+namespace {
+
+std::string RemedyFor(int error_number) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+      return "free some space or choose another directory; earlier results are untouched";
+    case ENOENT:
+      return "check the path; relative paths start at the current directory";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "check the permissions of the file and its directory";
+    case EISDIR:
+      return "name a file, not a directory";
+    default:
+      return "";
+  }
+}
+
+[[noreturn]] void ThrowErrno(const char* action, const std::string& path, int error_number) {
+  throw Error({.what = fmt::format("cannot {} the file: {}", action, std::strerror(error_number)),
+               .where = path,
+               .remedy = RemedyFor(error_number)});
+}
+
+}  // namespace
+
+std::string ReadFile(const std::string& path) {
+  const MappedFile file(path);
+  return std::string(file.bytes());
+}
+
+void WriteFileAtomically(const std::string& path, std::string_view contents) {
+  AtomicFile file(path);
+  file.Write(contents);
+  file.Commit();
+}
+
+AtomicFile::AtomicFile(std::string path)
+    : path_(std::move(path)), temporary_path_(fmt::format("{}.tmp{}", path_, ::getpid())) {
+  file_ = std::fopen(temporary_path_.c_str(), "wb");
+  if (file_ == nullptr) ThrowErrno("create", path_, errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_ != nullptr) {
+    std::fclose(file_);
+    ::unlink(temporary_path_.c_str());
+  }
+}
+
+void AtomicFile::Fail(const char* action) {
+  const int error_number = errno;
+  std::fclose(file_);
+  file_ = nullptr;
+  ::unlink(temporary_path_.c_str());
+  ThrowErrno(action, path_, error_number);
+}
+
+void AtomicFile::Write(std::string_view bytes) { Write(bytes.data(), bytes.size()); }
+
+void AtomicFile::Write(const void* data, size_t size_bytes) {
+  SANDGLASS_CHECK(file_ != nullptr, "write after commit");
+  if (std::fwrite(data, 1, size_bytes, file_) != size_bytes) Fail("write");
+  size_bytes_ += size_bytes;
+}
+
+void AtomicFile::Commit() {
+  SANDGLASS_CHECK(file_ != nullptr, "second commit");
+  if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) Fail("write");
+  if (std::fclose(std::exchange(file_, nullptr)) != 0) {
+    ::unlink(temporary_path_.c_str());
+    ThrowErrno("write", path_, errno);
+  }
+  if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
+    const int error_number = errno;
+    ::unlink(temporary_path_.c_str());
+    ThrowErrno("rename", path_, error_number);
+  }
+  const std::string parent = std::filesystem::path(path_).parent_path().string();
+  SyncDirectory(parent.empty() ? "." : parent);
+}
+
+MappedFile::MappedFile(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) ThrowErrno("open", path, errno);
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) {
+    const int error_number = errno;
+    ::close(descriptor);
+    ThrowErrno("read", path, error_number);
+  }
+  if (S_ISDIR(status.st_mode)) {
+    ::close(descriptor);
+    ThrowErrno("read", path, EISDIR);
+  }
+  size_bytes_ = static_cast<size_t>(status.st_size);
+  if (size_bytes_ > 0) {
+    data_ = ::mmap(nullptr, size_bytes_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (data_ == MAP_FAILED) {
+      const int error_number = errno;
+      ::close(descriptor);
+      data_ = nullptr;
+      size_bytes_ = 0;
+      ThrowErrno("map", path, error_number);
+    }
+  }
+  ::close(descriptor);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(data_, size_bytes_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+void CreateDirectories(const std::string& path) {
+  std::error_code failure;
+  std::filesystem::create_directories(path, failure);
+  if (failure) {
+    throw Error({.what = "cannot create the directory: " + failure.message(),
+                 .where = path,
+                 .remedy = "check the path and its permissions"});
+  }
+}
+
+void SyncDirectory(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;  // some file systems do not let directories be opened
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
+}  // namespace sandglass

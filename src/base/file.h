@@ -1,0 +1,66 @@
+// Files: reading, mapping, and writing so that a crash or a full disk leaves the old file or the
+// new one, never a mixture.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace sandglass {
+
+// Whole contents. Throws Error if the file is missing or cannot be read.
+std::string ReadFile(const std::string& path);
+
+// Writes to a temporary file beside `path`, syncs it, and renames it over `path`. On failure the
+// temporary file is removed, `path` is untouched, and Error says why (a full disk, say).
+void WriteFileAtomically(const std::string& path, std::string_view contents);
+
+// As WriteFileAtomically for contents that are produced piece by piece. The file appears under its
+// name at Commit(); without it the destructor removes what was written.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void Write(std::string_view bytes);
+  void Write(const void* data, size_t size_bytes);
+  void Commit();
+  uint64_t size_bytes() const { return size_bytes_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  [[noreturn]] void Fail(const char* action);
+
+  std::string path_;
+  std::string temporary_path_;
+  std::FILE* file_ = nullptr;
+  uint64_t size_bytes_ = 0;
+};
+
+// A file mapped read-only into memory. Movable, not copyable.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  // Throws Error if the file is missing or cannot be mapped. An empty file maps to no bytes.
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  std::string_view bytes() const { return {static_cast<const char*>(data_), size_bytes_}; }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_bytes_ = 0;
+};
+
+// Creates `path` and its parents. Throws Error if that is not possible.
+void CreateDirectories(const std::string& path);
+
+// Flushes a directory's entries to disk, so that a rename inside it survives a crash.
+void SyncDirectory(const std::string& path);
+
+}  // namespace sandglass

@@ -1,0 +1,15 @@
+// Ctrl-C as a request: long work asks between steps and stops in a state that can be resumed.
+#pragma once
+
+namespace sandglass {
+
+// From now on the first SIGINT or SIGTERM sets a flag; a second one ends the process at once.
+void CatchInterrupts();
+
+// True once an interrupt has been caught.
+bool InterruptRequested();
+
+// For tests and for a caller that has dealt with the request.
+void SetInterruptRequested(bool requested);
+
+}  // namespace sandglass

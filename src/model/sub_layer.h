@@ -1,0 +1,67 @@
+// The one idea: a decoder of any shape is a list of residual sub-layers on one stream.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "model/config.h"
+#include "ops/backend.h"
+#include "tensor/memory_plan.h"
+#include "tensor/param_table.h"
+
+namespace sandglass {
+
+// What a pass is for decides which buffers live on for a backward pass.
+enum class Purpose { kTrain, kEvaluate };
+
+// Which of its intermediate results a training pass keeps. kCheap keeps what matrix products made
+// and computes norm outputs and SwiGLU products again; kNothing keeps those too.
+enum class Recompute { kNothing, kCheap };
+
+template <>
+struct EnumNames<Recompute> {
+  static constexpr std::array<std::pair<Recompute, const char*>, 2> kNames{
+      {{Recompute::kNothing, "nothing"}, {Recompute::kCheap, "cheap"}}};
+};
+
+// The largest batch that buffers are booked for, and how they are used.
+struct Capacity {
+  Purpose purpose = Purpose::kTrain;
+  int batch = 1;
+  int length = 1;        // T
+  int cache_length = 0;  // > 0: keys and values of this many positions are kept for decoding
+  Recompute recompute = Recompute::kCheap;
+  DType dtype = DType::kF32;
+
+  int64_t tokens() const { return int64_t{batch} * length; }
+};
+
+// One pass over a batch, as the sub-layers see it.
+struct Pass {
+  Backend& ops;
+  int batch;                           // B
+  int length;                          // T, tokens of each batch element in this pass
+  int cached = 0;                      // positions already in the cache (decoding)
+  std::span<const int32_t> positions;  // [B*T], for RoPE
+  ConstView cosines;                   // [positions, E/2]
+  ConstView sines;
+
+  int64_t tokens() const { return int64_t{batch} * length; }
+};
+
+// x <- x + f(x) on the residual stream x [M, D]. Forward and backward stand side by side in the
+// file of each kind.
+class SubLayer {
+ public:
+  virtual ~SubLayer() = default;
+
+  virtual void Declare(ParamTable& params) = 0;
+  virtual void Book(MemoryPlan& plan, const Capacity& capacity) = 0;
+  // Adds the sub-layer's output to the stream.
+  virtual void Forward(const Pass& pass, View x) = 0;
+  // dx holds the gradient of the stream after the sub-layer, then that of the stream before it;
+  // parameter gradients are added to. Belongs to the last Forward.
+  virtual void Backward(const Pass& pass, View dx) = 0;
+};
+
+}  // namespace sandglass

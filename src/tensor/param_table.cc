@@ -1,0 +1,75 @@
+#include "tensor/param_table.h"
+
+#include <algorithm>
+
+#include "base/random.h"
+
+namespace sandglass {
+namespace {
+
+// Every parameter starts on a cache line in slabs of any element type down to two bytes.
+constexpr int64_t kSlabAlignmentElements = kAlignmentBytes / 2;
+
+}  // namespace
+
+void ParamTable::Declare(Param& param, std::string name, ParamRole role, int64_t rows, int64_t cols,
+                         ParamInit init) {
+  for (const ParamSpec& spec : specs_) {
+    SANDGLASS_CHECK(spec.name != name, "two parameters of the same name");
+  }
+  ParamSpec spec{std::move(name), role, rows, cols, init, slab_elements_, &param};
+  const int64_t padded = (spec.elements() + kSlabAlignmentElements - 1) / kSlabAlignmentElements *
+                         kSlabAlignmentElements;
+  slab_elements_ += padded;
+  specs_.push_back(std::move(spec));
+}
+
+int64_t ParamTable::elements() const {
+  int64_t sum = 0;
+  for (const ParamSpec& spec : specs_) sum += spec.elements();
+  return sum;
+}
+
+int64_t ParamTable::elements(ParamRole role) const {
+  int64_t sum = 0;
+  for (const ParamSpec& spec : specs_) sum += spec.role == role ? spec.elements() : 0;
+  return sum;
+}
+
+void ParamTable::Grant(DType dtype, bool with_gradients) {
+  dtype_ = dtype;
+  values_ = AlignedBytes(slab_elements_ * SizeOf(dtype));
+  if (with_gradients) grads_ = AlignedBytes(slab_elements_ * SizeOf(dtype));
+  for (const ParamSpec& spec : specs_) {
+    spec.param->value = Slice(values(), spec);
+    if (with_gradients) spec.param->grad = Slice(grads(), spec);
+  }
+}
+
+View ParamTable::Slab(const AlignedBytes& bytes) const {
+  if (bytes.data() == nullptr) return {};
+  return {bytes.data(), dtype_, 1, slab_elements_, slab_elements_};
+}
+
+View ParamTable::Slice(View slab, const ParamSpec& spec) const {
+  const View part = slab.Columns(spec.offset, spec.elements());
+  return {part.data, part.dtype, spec.rows, spec.cols, spec.cols};
+}
+
+void ParamTable::Initialize(uint64_t seed) {
+  for (const ParamSpec& spec : specs_) {
+    RandomStream stream(seed, "init/" + spec.name);
+    const auto draw = [&] {
+      return spec.init.kind == ParamInit::Kind::kOnes ? 1.0 : spec.init.std * stream.NextNormal();
+    };
+    const View value = spec.param->value;
+    if (value.dtype == DType::kF64) {
+      std::generate_n(value.Row<double>(), spec.elements(), draw);
+    } else {
+      std::generate_n(value.Row<float>(), spec.elements(),
+                      [&] { return static_cast<float>(draw()); });
+    }
+  }
+}
+
+}  // namespace sandglass

@@ -1,0 +1,83 @@
+// The only list of a model's parameters. Counting, initialisation, the optimizer, checkpoints,
+// export and tests all walk it; nothing else enumerates parameters.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensor/memory_plan.h"
+#include "tensor/view.h"
+
+namespace sandglass {
+
+// What a parameter belongs to, for counting and for reports.
+enum class ParamRole { kAttention, kFfn, kNorm, kQkNorm, kEmbedding, kHead };
+inline constexpr int kParamRoles = 6;
+
+// How a parameter starts.
+struct ParamInit {
+  enum class Kind { kNormal, kOnes } kind = Kind::kNormal;
+  double std = 0.0;  // for kNormal
+};
+
+// One parameter as the model sees it: views into the value and gradient slabs.
+struct Param {
+  View value;
+  View grad;  // empty without gradients
+};
+
+// One parameter as everything else sees it.
+struct ParamSpec {
+  std::string name;  // "layers.3.ffn.2.w_down"
+  ParamRole role;
+  int64_t rows;
+  int64_t cols;
+  ParamInit init;
+  int64_t offset = 0;  // elements from the start of a slab; valid in every slab alike
+  Param* param = nullptr;
+
+  int64_t elements() const { return rows * cols; }
+};
+
+class ParamTable {
+ public:
+  ParamTable() = default;
+  ParamTable(const ParamTable&) = delete;
+  ParamTable& operator=(const ParamTable&) = delete;
+
+  // Adds a parameter; `param` must not move afterwards. Names are unique.
+  void Declare(Param& param, std::string name, ParamRole role, int64_t rows, int64_t cols,
+               ParamInit init);
+
+  const std::vector<ParamSpec>& specs() const { return specs_; }
+  // Parameters, without the padding between them.
+  int64_t elements() const;
+  int64_t elements(ParamRole role) const;
+  // Elements of one slab: parameters and the padding that aligns them.
+  int64_t slab_elements() const { return slab_elements_; }
+
+  // Allocates the value slab (and the gradient slab) and fills in the declared Params.
+  void Grant(DType dtype, bool with_gradients);
+  DType dtype() const { return dtype_; }
+  View values() const { return Slab(values_); }  // [1, slab_elements]
+  View grads() const { return Slab(grads_); }
+  // The part of a slab that holds a parameter, as [rows, cols].
+  View Slice(View slab, const ParamSpec& spec) const;
+
+  // Values drawn from streams named by (seed, parameter name): a parameter's start does not depend
+  // on which other parameters the model has.
+  void Initialize(uint64_t seed);
+
+ private:
+  View Slab(const AlignedBytes& bytes) const;
+
+  std::vector<ParamSpec> specs_;
+  int64_t slab_elements_ = 0;
+  DType dtype_ = DType::kF32;
+  AlignedBytes values_;
+  AlignedBytes grads_;
+};
+
+}  // namespace sandglass
