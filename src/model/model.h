@@ -56,8 +56,16 @@ class Model {
 
  private:
   Pass BeginPass(int batch, int length, int cached);
-  // Embedding and all sub-layers; leaves the final norm's output in normed_.
+  // Embedding, all sub-layers, final norm: what the head reads, [M, D].
   View ForwardStream(const Pass& pass, std::span<const int32_t> ids);
+  // logits [M, V] = normed [M, D] W_head^T.
+  void HeadLogits(ConstView normed, View logits);
+  // Calls action(begin, count) for blocks of tokens that fit the logits buffer.
+  template <class Action>
+  void ForEachHeadChunk(int64_t tokens, const Action& action) const;
+  CrossEntropySpec LossSpec(double grad_scale) const;
+  RmsNormSpec final_norm() const { return {.epsilon = config_.norm_epsilon}; }
+  Param& head() { return config_.embeddings == Embeddings::kTied ? embedding_ : head_; }
 
   ModelConfig config_;
   Capacity capacity_;
@@ -72,12 +80,11 @@ class Model {
   Param head_;        // [V', D], unless tied
   std::vector<std::unique_ptr<SubLayer>> sub_layers_;
 
-  View x_;            // [M, D] residual stream; after the loop the input of the final norm
-  View dx_;           // [M, D] its gradient
-  View normed_;       // [M, D]
-  View normed_grad_;  // [M, D]
+  View x_;            // [M, D] residual stream
+  View normed_;       // [M, D] final norm of it
   View inverse_rms_;  // [M, 1]
-  View logits_;       // [chunk, V'] one chunk of the head
+  View dx_;           // [M, D] gradient of the stream
+  View logits_;       // [chunk, V'] one block of the head's output
   View cosines_;      // [positions, E/2]
   View sines_;
   std::vector<int32_t> positions_;  // [M]

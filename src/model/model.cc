@@ -1,0 +1,193 @@
+#include "model/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/attention.h"
+#include "model/gated_mlp.h"
+#include "model/init.h"
+
+namespace sandglass {
+namespace {
+
+// Rows of the head computed at a time: enough that reading the head's matrix once per chunk costs
+// little beside the product, few enough that the logits (8 MiB in f32) stay in a large cache.
+int64_t HeadChunkRows(int64_t tokens, int64_t padded_vocabulary) {
+  constexpr int64_t kChunkElements = int64_t{1} << 21;
+  constexpr int64_t kMinimumRows = 256;
+  return std::min(tokens, std::max(kMinimumRows, kChunkElements / padded_vocabulary));
+}
+
+void FillRotaryTables(View cosines, View sines, double theta) {
+  const auto put = [](View view, int64_t row, int64_t col, double value) {
+    if (view.dtype == DType::kF64) {
+      view.Row<double>(row)[col] = value;
+    } else {
+      view.Row<float>(row)[col] = static_cast<float>(value);
+    }
+  };
+  const int64_t half = cosines.cols;
+  for (int64_t i = 0; i < half; ++i) {
+    const double frequency = std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
+    for (int64_t position = 0; position < cosines.rows; ++position) {
+      const double angle = static_cast<double>(position) * frequency;
+      put(cosines, position, i, std::cos(angle));
+      put(sines, position, i, std::sin(angle));
+    }
+  }
+}
+
+}  // namespace
+
+Model::Model(const ModelConfig& config, const Capacity& capacity)
+    : config_(config), capacity_(capacity) {
+  config.Validate();
+  const Shape& shape = config.shape;
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    sub_layers_.push_back(std::make_unique<Attention>(config, layer));
+    for (int index = 0; index < shape.sub_mlps(); ++index) {
+      sub_layers_.push_back(std::make_unique<GatedMlp>(config, layer, index));
+    }
+  }
+
+  const int64_t padded = config.padded_vocabulary();
+  params_.Declare(embedding_, "embedding", ParamRole::kEmbedding, padded, shape.d_model,
+                  MatrixInit(config));
+  for (const auto& sub_layer : sub_layers_) sub_layer->Declare(params_);
+  params_.Declare(final_gain_, "final_norm", ParamRole::kNorm, 1, shape.d_model,
+                  {ParamInit::Kind::kOnes});
+  if (config.embeddings == Embeddings::kUntied) {
+    params_.Declare(head_, "head", ParamRole::kHead, padded, shape.d_model, MatrixInit(config));
+  }
+
+  const int64_t tokens = capacity.tokens();
+  const int64_t positions = std::max(capacity.length, capacity.cache_length);
+  const auto book = [&](View& view, int64_t rows, int64_t cols, Lifetime lifetime) {
+    memory_.Book(view, rows, cols, capacity.dtype, lifetime);
+  };
+  book(cosines_, positions, shape.head_width / 2, Lifetime::kState);
+  book(sines_, positions, shape.head_width / 2, Lifetime::kState);
+  book(x_, tokens, shape.d_model, Lifetime::kState);
+  book(normed_, tokens, shape.d_model, Lifetime::kState);
+  book(inverse_rms_, tokens, 1, Lifetime::kState);
+  if (capacity.purpose == Purpose::kTrain) book(dx_, tokens, shape.d_model, Lifetime::kState);
+  book(logits_, HeadChunkRows(tokens, padded), padded, Lifetime::kScratch);
+  for (const auto& sub_layer : sub_layers_) sub_layer->Book(memory_, capacity);
+}
+
+Model::~Model() = default;
+
+void Model::Allocate(Backend& backend) {
+  SANDGLASS_CHECK(backend.dtype() == capacity_.dtype, "backend of another element type");
+  ops_ = &backend;
+  params_.Grant(capacity_.dtype, capacity_.purpose == Purpose::kTrain);
+  arena_ = Arena(memory_);
+  positions_.resize(capacity_.tokens());
+  FillRotaryTables(cosines_, sines_, config_.rope_theta);
+}
+
+Pass Model::BeginPass(int batch, int length, int cached) {
+  SANDGLASS_CHECK(ops_ != nullptr, "the model has no memory yet: call Allocate");
+  SANDGLASS_CHECK(int64_t{batch} * length <= capacity_.tokens(), "batch beyond the capacity");
+  SANDGLASS_CHECK(cached + length <= cosines_.rows, "position beyond the capacity");
+  for (int b = 0; b < batch; ++b) {
+    for (int t = 0; t < length; ++t) positions_[b * length + t] = cached + t;
+  }
+  return {.ops = *ops_,
+          .batch = batch,
+          .length = length,
+          .cached = cached,
+          .positions = {positions_.data(), static_cast<size_t>(batch) * length},
+          .cosines = cosines_,
+          .sines = sines_};
+}
+
+View Model::ForwardStream(const Pass& pass, std::span<const int32_t> ids) {
+  const View x = x_.Top(pass.tokens());
+  const View normed = normed_.Top(pass.tokens());
+  pass.ops.Embed(x, embedding_.value, ids);
+  for (const auto& sub_layer : sub_layers_) sub_layer->Forward(pass, x);
+  pass.ops.RmsNorm(normed, inverse_rms_.Top(pass.tokens()), x, final_gain_.value, final_norm());
+  return normed;
+}
+
+LossSums Model::Loss(const Batch& batch, std::span<double> token_loss) {
+  const Pass pass = BeginPass(batch.batch, batch.length, 0);
+  const View normed = ForwardStream(pass, batch.ids);
+  LossSums sums;
+  ForEachHeadChunk(pass.tokens(), [&](int64_t begin, int64_t count) {
+    const View logits = logits_.Top(count);
+    pass.ops.Matmul(logits, normed.Rows(begin, count), head().value, {.b = Transpose::kYes});
+    sums +=
+        pass.ops.CrossEntropy(token_loss.empty() ? token_loss : token_loss.subspan(begin, count),
+                              logits, batch.targets.subspan(begin, count), LossSpec(0.0));
+  });
+  return sums;
+}
+
+LossSums Model::LossAndGradients(const Batch& batch, double grad_scale) {
+  SANDGLASS_CHECK(capacity_.purpose == Purpose::kTrain, "this model was not booked for training");
+  const Pass pass = BeginPass(batch.batch, batch.length, 0);
+  const View normed = ForwardStream(pass, batch.ids);
+  const View dx = dx_.Top(pass.tokens());
+  LossSums sums;
+  ForEachHeadChunk(pass.tokens(), [&](int64_t begin, int64_t count) {
+    const View logits = logits_.Top(count);
+    const View n = normed.Rows(begin, count);
+    pass.ops.Matmul(logits, n, head().value, {.b = Transpose::kYes});
+    sums += pass.ops.CrossEntropyBackward(logits, batch.targets.subspan(begin, count),
+                                          LossSpec(grad_scale));
+    const ConstView dlogits = logits;
+    pass.ops.Matmul(head().grad, dlogits, n, {.a = Transpose::kYes, .into = Into::kAccumulate});
+    pass.ops.Matmul(dx.Rows(begin, count), dlogits, head().value, {});
+  });
+  pass.ops.RmsNormBackward(dx, final_gain_.grad, dx, x_.Top(pass.tokens()),
+                           inverse_rms_.Top(pass.tokens()), final_gain_.value, final_norm());
+  for (auto sub_layer = sub_layers_.rbegin(); sub_layer != sub_layers_.rend(); ++sub_layer) {
+    (*sub_layer)->Backward(pass, dx);
+  }
+  pass.ops.EmbedBackward(embedding_.grad, dx, batch.ids);
+  return sums;
+}
+
+void Model::Logits(const Batch& batch, View logits) {
+  const Pass pass = BeginPass(batch.batch, batch.length, 0);
+  const View normed = ForwardStream(pass, batch.ids);
+  HeadLogits(normed, logits);
+}
+
+void Model::Decode(std::span<const int32_t> ids, View logits) {
+  SANDGLASS_CHECK(capacity_.cache_length > 0, "this model was not booked for decoding");
+  while (!ids.empty()) {
+    const auto part = ids.first(std::min<size_t>(ids.size(), capacity_.length));
+    ids = ids.subspan(part.size());
+    const Pass pass = BeginPass(1, static_cast<int>(part.size()), cached_);
+    const View normed = ForwardStream(pass, part);
+    cached_ += static_cast<int>(part.size());
+    if (ids.empty()) HeadLogits(normed.Rows(normed.rows - 1, 1), logits);
+  }
+}
+
+void Model::HeadLogits(ConstView normed, View logits) {
+  SANDGLASS_CHECK(logits.rows == normed.rows && logits.cols == config_.vocabulary, "logits size");
+  ForEachHeadChunk(normed.rows, [&](int64_t begin, int64_t count) {
+    const View chunk = logits_.Top(count);
+    ops_->Matmul(chunk, normed.Rows(begin, count), head().value, {.b = Transpose::kYes});
+    ops_->Copy(logits.Rows(begin, count), chunk.Columns(0, config_.vocabulary));
+  });
+}
+
+template <class Action>
+void Model::ForEachHeadChunk(int64_t tokens, const Action& action) const {
+  for (int64_t begin = 0; begin < tokens; begin += logits_.rows) {
+    action(begin, std::min(logits_.rows, tokens - begin));
+  }
+}
+
+CrossEntropySpec Model::LossSpec(double grad_scale) const {
+  return {.vocabulary = config_.vocabulary, .z_loss = config_.z_loss, .grad_scale = grad_scale};
+}
+
+}  // namespace sandglass
