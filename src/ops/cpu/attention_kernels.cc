@@ -1,0 +1,646 @@
+#include "ops/cpu/attention_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/attention_kernels.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "ops/cpu/simd-inl.h"
+
+// Tiles. Every product below is C [rows, lanes] (+)= A [rows, inner] B [inner, lanes] with the
+// lanes of B and C in vectors and the elements of A broadcast. Scores are kept transposed, keys by
+// queries: then softmax runs along vectors without ever summing across one, keys and values are
+// used as they lie, and only queries (and the output) have to be transposed.
+#ifndef SANDGLASS_OPS_CPU_ATTENTION_TILES_
+#define SANDGLASS_OPS_CPU_ATTENTION_TILES_
+namespace sandglass::cpu {
+
+inline constexpr int64_t kRowBlock = 64;
+inline constexpr int64_t kKeyBlock = 64;
+// Floats between the rows of a transposed tile of kRowBlock lanes. Five cache lines: a column of
+// the tile then falls on all sets of the first-level cache, where four lines would use every
+// fourth.
+inline constexpr int64_t kLaneStride = 80;
+// Widest vector in floats; row-major tiles are padded to it.
+inline constexpr int64_t kWidestVector = 16;
+
+inline int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Hands out parts of a workspace, or only measures it when there is none.
+class Carver {
+ public:
+  explicit Carver(float* workspace) : workspace_(workspace) {}
+  float* Take(int64_t floats) {
+    float* const part = workspace_ == nullptr ? nullptr : workspace_ + taken_;
+    taken_ += RoundUp(floats, kWidestVector);
+    return part;
+  }
+  int64_t taken() const { return taken_; }
+
+ private:
+  float* workspace_;
+  int64_t taken_ = 0;
+};
+
+// Keys or values of one head, by rows.
+struct KeyRows {
+  const float* data;
+  int64_t stride;
+};
+
+struct ForwardTiles {
+  ForwardTiles(Carver& carver, const AttentionSpec& spec)
+      : q(carver.Take(spec.head_width * kLaneStride)),
+        out(carver.Take(spec.head_width * kLaneStride)),
+        scores(carver.Take(kKeyBlock * kLaneStride)),
+        largest(carver.Take(kRowBlock)),
+        sum(carver.Take(kRowBlock)),
+        k(carver.Take(int64_t{spec.kv_length} * spec.head_width)),
+        v(carver.Take(int64_t{spec.kv_length} * spec.head_width)) {}
+
+  float* q;        // [E, rows] scaled queries
+  float* out;      // [E, rows]
+  float* scores;   // [keys, rows] scores, then probabilities
+  float* largest;  // [rows] largest score so far
+  float* sum;      // [rows] sum of e^(score - largest)
+  float* k;        // [Tk, E]
+  float* v;        // [Tk, E]
+};
+
+struct BackwardTiles {
+  BackwardTiles(Carver& carver, const AttentionSpec& spec)
+      : padded_width(RoundUp(spec.head_width, kWidestVector)),
+        q(carver.Take(spec.head_width * kLaneStride)),
+        dout(carver.Take(spec.head_width * kLaneStride)),
+        dq(carver.Take(spec.head_width * kLaneStride)),
+        p(carver.Take(kKeyBlock * kLaneStride)),
+        ds(carver.Take(kKeyBlock * kLaneStride)),
+        q_rows(carver.Take(kRowBlock * padded_width)),
+        dout_rows(carver.Take(kRowBlock * padded_width)),
+        log_sum_exp(carver.Take(kRowBlock)),
+        delta(carver.Take(kRowBlock)),
+        k(carver.Take(int64_t{spec.kv_length} * spec.head_width)),
+        v(carver.Take(int64_t{spec.kv_length} * spec.head_width)),
+        dk(carver.Take(spec.kv_length * padded_width)),
+        dv(carver.Take(spec.kv_length * padded_width)) {}
+
+  int64_t padded_width;
+  float* q;            // [E, rows] scaled queries
+  float* dout;         // [E, rows]
+  float* dq;           // [E, rows]
+  float* p;            // [keys, rows] scores, then probabilities
+  float* ds;           // [keys, rows] gradient of the probabilities, then of the scores
+  float* q_rows;       // [rows, E padded] scaled queries
+  float* dout_rows;    // [rows, E padded]
+  float* log_sum_exp;  // [rows]
+  float* delta;        // [rows] sum over e of dout * out
+  float* k;            // [T, E]
+  float* v;            // [T, E]
+  float* dk;           // [T, E padded]
+  float* dv;           // [T, E padded]
+};
+
+// The query rows of one key-value head (see the header) in q, out or their gradients; with a width
+// of 1, in log_sum_exp.
+template <class T>
+struct QueryRows {
+  T* data;  // row of the batch element's first query, column of the first head
+  int64_t stride;
+  int64_t group;  // G
+  int64_t width;  // E
+
+  T* Row(int64_t row) const { return data + row / group * stride + row % group * width; }
+};
+
+// One block of query rows.
+struct RowBlock {
+  int64_t begin;           // first row
+  int64_t rows;            // at most kRowBlock
+  int64_t group;           // G
+  int64_t first_position;  // of row 0 of the key-value head
+
+  int64_t Position(int64_t lane) const {
+    return first_position + (begin + std::min(lane, rows - 1)) / group;
+  }
+  // First lane that sees `key`; may be past the end.
+  int64_t FirstLaneOf(int64_t key) const {
+    return std::clamp<int64_t>((key - first_position) * group - begin, 0, rows);
+  }
+};
+
+// Where the parts of one key-value head stand in the op's views.
+class Head {
+ public:
+  Head(const AttentionSpec& spec, int batch, int kv_head)
+      : spec_(spec), group_(spec.heads / spec.kv_heads), batch_(batch), kv_head_(kv_head) {}
+
+  int64_t rows() const { return spec_.query_length * group_; }
+  RowBlock Block(int64_t index) const {
+    const int64_t begin = index * kRowBlock;
+    return {begin, std::min(kRowBlock, rows() - begin), group_,
+            int64_t{spec_.kv_length} - spec_.query_length};
+  }
+  // `width` is that of a head: E, or 1 in log_sum_exp.
+  QueryRows<const float> Queries(ConstView view, int64_t width) const {
+    return {view.Row<float>(int64_t{batch_} * spec_.query_length) + kv_head_ * group_ * width,
+            view.stride, group_, width};
+  }
+  QueryRows<float> Queries(View view, int64_t width) const {
+    return {view.Row<float>(int64_t{batch_} * spec_.query_length) + kv_head_ * group_ * width,
+            view.stride, group_, width};
+  }
+  KeyRows Keys(ConstView view) const {
+    return {view.Row<float>(int64_t{batch_} * spec_.kv_stride) + kv_head_ * spec_.head_width,
+            view.stride};
+  }
+  float* KeyRow(View view, int64_t key) const {
+    return view.Row<float>(int64_t{batch_} * spec_.kv_stride + key) + kv_head_ * spec_.head_width;
+  }
+
+ private:
+  const AttentionSpec& spec_;
+  int64_t group_;
+  int batch_;
+  int kv_head_;
+};
+
+}  // namespace sandglass::cpu
+#endif  // SANDGLASS_OPS_CPU_ATTENTION_TILES_
+
+HWY_BEFORE_NAMESPACE();
+namespace sandglass::cpu {
+namespace HWY_NAMESPACE {
+
+inline constexpr int64_t kLanes = hn::MaxLanes(FullTag());
+// Vectors side by side in a register tile, and its rows: kTileRows * kTileVectors sums, the
+// vectors of B and one broadcast fit 16 registers (32 with AVX-512 and on Arm).
+inline constexpr int64_t kTileVectors = 2;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+inline constexpr int64_t kTileRows = 8;
+#else
+inline constexpr int64_t kTileRows = 6;
+#endif
+inline constexpr int64_t kPanel = kTileVectors * kLanes;
+
+// How A lies in memory: element (row, n) at [row * stride + n] or at [n * stride + row].
+enum class Left { kRowMajor, kColumnMajor };
+
+template <class T>
+struct Operand {
+  T* data;
+  int64_t stride;
+};
+
+struct Sizes {
+  int64_t rows;
+  int64_t lanes;  // a multiple of kLanes
+  int64_t inner;
+};
+
+template <Left kLeft, int kRows, int kVectors>
+HWY_NOINLINE void MultiplyTile(Operand<float> c, Operand<const float> a, Operand<const float> b,
+                               int64_t inner, Into into) {
+  const FullTag d;
+  hn::Vec<FullTag> sums[kRows][kVectors];
+  for (int row = 0; row < kRows; ++row) {
+    for (int i = 0; i < kVectors; ++i) {
+      sums[row][i] = into == Into::kAccumulate ? hn::Load(d, c.data + row * c.stride + i * kLanes)
+                                               : hn::Zero(d);
+    }
+  }
+  const float* a_row[kRows];
+  for (int row = 0; row < kRows; ++row) {
+    a_row[row] = a.data + (kLeft == Left::kRowMajor ? row * a.stride : row);
+  }
+  const int64_t a_step = kLeft == Left::kRowMajor ? 1 : a.stride;
+  const float* b_row = b.data;
+  int64_t a_offset = 0;
+  for (int64_t n = 0; n < inner; ++n) {
+    hn::Vec<FullTag> right[kVectors];
+    for (int i = 0; i < kVectors; ++i) right[i] = hn::Load(d, b_row + i * kLanes);
+    for (int row = 0; row < kRows; ++row) {
+      const auto left = hn::Set(d, a_row[row][a_offset]);
+      for (int i = 0; i < kVectors; ++i) sums[row][i] = hn::MulAdd(left, right[i], sums[row][i]);
+    }
+    b_row += b.stride;
+    a_offset += a_step;
+  }
+  for (int row = 0; row < kRows; ++row) {
+    for (int i = 0; i < kVectors; ++i) {
+      hn::Store(sums[row][i], d, c.data + row * c.stride + i * kLanes);
+    }
+  }
+}
+
+// Rows of the next tile when `left` remain: the last two tiles share what is left evenly, because
+// a tile of one or two rows would wait for its own sums.
+constexpr int64_t NextTileRows(int64_t left) {
+  if (left <= kTileRows) return left;
+  return left < 2 * kTileRows ? (left + 1) / 2 : kTileRows;
+}
+
+template <Left kLeft, int kVectors>
+HWY_INLINE void MultiplyPanel(Operand<float> c, Operand<const float> a, Operand<const float> b,
+                              const Sizes& sizes, Into into) {
+  using Tile = decltype(&MultiplyTile<kLeft, 1, kVectors>);
+  static constexpr Tile kTiles[] = {
+    MultiplyTile<kLeft, 1, kVectors>,
+    MultiplyTile<kLeft, 2, kVectors>,
+    MultiplyTile<kLeft, 3, kVectors>,
+    MultiplyTile<kLeft, 4, kVectors>,
+    MultiplyTile<kLeft, 5, kVectors>,
+    MultiplyTile<kLeft, 6, kVectors>,
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+    MultiplyTile<kLeft, 7, kVectors>,
+    MultiplyTile<kLeft, 8, kVectors>,
+#endif
+  };
+  static_assert(std::size(kTiles) == kTileRows);
+  for (int64_t row = 0; row < sizes.rows;) {
+    const int64_t rows = NextTileRows(sizes.rows - row);
+    const int64_t a_begin = kLeft == Left::kRowMajor ? row * a.stride : row;
+    kTiles[rows - 1]({c.data + row * c.stride, c.stride}, {a.data + a_begin, a.stride}, b,
+                     sizes.inner, into);
+    row += rows;
+  }
+}
+
+// C (+)= A B. Rows of B and C start on vector boundaries.
+template <Left kLeft>
+void Multiply(Operand<float> c, Operand<const float> a, Operand<const float> b, const Sizes& sizes,
+              Into into) {
+  int64_t lane = 0;
+  for (; lane + kPanel <= sizes.lanes; lane += kPanel) {
+    MultiplyPanel<kLeft, kTileVectors>({c.data + lane, c.stride}, a, {b.data + lane, b.stride},
+                                       sizes, into);
+  }
+  for (; lane < sizes.lanes; lane += kLanes) {
+    MultiplyPanel<kLeft, 1>({c.data + lane, c.stride}, a, {b.data + lane, b.stride}, sizes, into);
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// Four rows of four become four columns of four.
+HWY_INLINE void Transpose4x4(const float* const from[4], float* const to[4]) {
+  const hn::FixedTag<float, 4> d;
+  const auto row0 = hn::LoadU(d, from[0]);
+  const auto row1 = hn::LoadU(d, from[1]);
+  const auto row2 = hn::LoadU(d, from[2]);
+  const auto row3 = hn::LoadU(d, from[3]);
+  const auto low02 = hn::InterleaveLower(d, row0, row2);
+  const auto low13 = hn::InterleaveLower(d, row1, row3);
+  const auto high02 = hn::InterleaveUpper(d, row0, row2);
+  const auto high13 = hn::InterleaveUpper(d, row1, row3);
+  hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to[0]);
+  hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to[1]);
+  hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to[2]);
+  hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to[3]);
+}
+#else
+HWY_INLINE void Transpose4x4(const float* const from[4], float* const to[4]) {
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 4; ++j) to[j][i] = from[i][j];
+  }
+}
+#endif
+
+// Multiplies a tile [count, kLaneStride] by one number per lane, or by the same for all.
+HWY_INLINE void ScaleTile(float* tile, int64_t count, int64_t lanes, const float* factors) {
+  const FullTag d;
+  for (int64_t lane = 0; lane < lanes; lane += kLanes) {
+    const auto factor = hn::Load(d, factors + lane);
+    for (int64_t i = 0; i < count; ++i) {
+      float* const place = tile + i * kLaneStride + lane;
+      hn::Store(hn::Mul(hn::Load(d, place), factor), d, place);
+    }
+  }
+}
+
+// tile [E, lanes] = rows of the block, transposed; lanes past its end are 0.
+void LoadTransposed(float* tile, const QueryRows<const float>& source, const RowBlock& block) {
+  const int64_t whole_rows = block.rows / 4 * 4;
+  const int64_t whole_width = source.width / 4 * 4;
+  for (int64_t lane = 0; lane < whole_rows; lane += 4) {
+    const float* rows[4];
+    for (int i = 0; i < 4; ++i) rows[i] = source.Row(block.begin + lane + i);
+    for (int64_t e = 0; e < whole_width; e += 4) {
+      const float* const from[4] = {rows[0] + e, rows[1] + e, rows[2] + e, rows[3] + e};
+      float* const to = tile + e * kLaneStride + lane;
+      float* const columns[4] = {to, to + kLaneStride, to + 2 * kLaneStride, to + 3 * kLaneStride};
+      Transpose4x4(from, columns);
+    }
+  }
+  for (int64_t lane = 0; lane < block.rows; ++lane) {
+    const float* const row = source.Row(block.begin + lane);
+    for (int64_t e = lane < whole_rows ? whole_width : 0; e < source.width; ++e) {
+      tile[e * kLaneStride + lane] = row[e];
+    }
+  }
+  const int64_t lanes = RoundUp(block.rows, kLanes);
+  for (int64_t e = 0; e < source.width; ++e) {
+    std::fill(tile + e * kLaneStride + block.rows, tile + e * kLaneStride + lanes, 0.0f);
+  }
+}
+
+// Rows of the block = tile [E, lanes], transposed.
+void StoreTransposed(const QueryRows<float>& target, const float* tile, const RowBlock& block) {
+  const int64_t whole_rows = block.rows / 4 * 4;
+  const int64_t whole_width = target.width / 4 * 4;
+  for (int64_t lane = 0; lane < whole_rows; lane += 4) {
+    float* rows[4];
+    for (int i = 0; i < 4; ++i) rows[i] = target.Row(block.begin + lane + i);
+    for (int64_t e = 0; e < whole_width; e += 4) {
+      const float* const from = tile + e * kLaneStride + lane;
+      const float* const columns[4] = {from, from + kLaneStride, from + 2 * kLaneStride,
+                                       from + 3 * kLaneStride};
+      float* const to[4] = {rows[0] + e, rows[1] + e, rows[2] + e, rows[3] + e};
+      Transpose4x4(columns, to);
+    }
+  }
+  for (int64_t lane = 0; lane < block.rows; ++lane) {
+    float* const row = target.Row(block.begin + lane);
+    for (int64_t e = lane < whole_rows ? whole_width : 0; e < target.width; ++e) {
+      row[e] = tile[e * kLaneStride + lane];
+    }
+  }
+}
+
+// Rows of a head copied together: rows of a wide buffer lie on few sets of the cache.
+KeyRows PackKeys(float* packed, const KeyRows& source, int64_t keys, int64_t width) {
+  for (int64_t key = 0; key < keys; ++key) {
+    std::copy_n(source.data + key * source.stride, width, packed + key * width);
+  }
+  return {packed, width};
+}
+
+// scores [keys, lanes] of keys that a lane does not see yet become -inf. `scores` is the column of
+// the panel's first lane.
+void MaskFuture(float* scores, const RowBlock& block, int64_t panel_begin, int64_t panel_lanes,
+                int64_t first_key, int64_t keys) {
+  for (int64_t key = std::max<int64_t>(0, block.Position(panel_begin) + 1 - first_key); key < keys;
+       ++key) {
+    const int64_t visible_from = block.FirstLaneOf(first_key + key) - panel_begin;
+    float* const row = scores + key * kLaneStride;
+    std::fill_n(row, std::clamp<int64_t>(visible_from, 0, panel_lanes), -HUGE_VALF);
+  }
+}
+
+// One more block of keys for the panel of lanes at `lane`: scores become e^(score - largest), and
+// what was summed before is brought to the new largest score.
+void UpdateSoftmax(const ForwardTiles& tiles, int64_t lane, int64_t lanes, int64_t keys,
+                   int64_t width) {
+  const FullTag d;
+  for (const int64_t end = lane + lanes; lane < end; lane += kLanes) {
+    float* const scores = tiles.scores + lane;
+    const auto before = hn::Load(d, tiles.largest + lane);
+    auto largest = before;
+    for (int64_t key = 0; key < keys; ++key) {
+      largest = hn::Max(largest, hn::Load(d, scores + key * kLaneStride));
+    }
+    auto sum = hn::Load(d, tiles.sum + lane);
+    if (!hn::AllTrue(d, hn::Eq(largest, before))) {
+      const auto correction = ExpBounded(d, hn::Sub(before, largest));
+      sum = hn::Mul(sum, correction);
+      float* const out = tiles.out + lane;
+      for (int64_t e = 0; e < width; ++e) {
+        float* const place = out + e * kLaneStride;
+        hn::Store(hn::Mul(hn::Load(d, place), correction), d, place);
+      }
+      hn::Store(largest, d, tiles.largest + lane);
+    }
+    for (int64_t key = 0; key < keys; ++key) {
+      float* const place = scores + key * kLaneStride;
+      const auto p = ExpBounded(d, hn::Sub(hn::Load(d, place), largest));
+      hn::Store(p, d, place);
+      sum = hn::Add(sum, p);
+    }
+    hn::Store(sum, d, tiles.sum + lane);
+  }
+}
+
+// Keys of the block [first_key, first_key + keys) that some lane of the panel sees.
+int64_t VisibleKeys(const RowBlock& block, int64_t last_lane, int64_t first_key, int64_t keys) {
+  return std::clamp<int64_t>(block.Position(last_lane) + 1 - first_key, 0, keys);
+}
+
+void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v,
+               const AttentionSpec& spec, const AttentionSlice& slice, float* workspace) {
+  Carver carver(workspace);
+  const ForwardTiles tiles(carver, spec);
+  const Head head(spec, slice.batch, slice.kv_head);
+  const int64_t width = spec.head_width;
+  const int64_t blocks = AttentionRowBlocks(spec);
+  KeyRows keys = head.Keys(k);
+  KeyRows values = head.Keys(v);
+  if (slice.first + slice.stride < blocks) {  // more than one block will read them
+    const int64_t last = slice.first + (blocks - 1 - slice.first) / slice.stride * slice.stride;
+    const int64_t limit = head.Block(last).Position(kRowBlock) + 1;
+    keys = PackKeys(tiles.k, keys, limit, width);
+    values = PackKeys(tiles.v, values, limit, width);
+  }
+  alignas(64) float factors[kRowBlock];
+  for (int64_t index = slice.first; index < blocks; index += slice.stride) {
+    const RowBlock block = head.Block(index);
+    const int64_t lanes = RoundUp(block.rows, kLanes);
+    LoadTransposed(tiles.q, head.Queries(q, width), block);
+    std::fill_n(factors, lanes, static_cast<float>(spec.scale));
+    ScaleTile(tiles.q, width, lanes, factors);
+    std::fill_n(tiles.out, width * kLaneStride, 0.0f);
+    std::fill_n(tiles.largest, lanes, -HUGE_VALF);
+    std::fill_n(tiles.sum, lanes, 0.0f);
+    const int64_t limit = block.Position(kRowBlock) + 1;
+    for (int64_t first_key = 0; first_key < limit; first_key += kKeyBlock) {
+      const float* const k_block = keys.data + first_key * keys.stride;
+      const float* const v_block = values.data + first_key * values.stride;
+      for (int64_t lane = 0; lane < lanes; lane += kPanel) {
+        const int64_t panel = std::min(kPanel, lanes - lane);
+        const int64_t visible =
+            VisibleKeys(block, lane + panel - 1, first_key, std::min(kKeyBlock, limit - first_key));
+        if (visible == 0) continue;
+        Multiply<Left::kRowMajor>({tiles.scores + lane, kLaneStride}, {k_block, keys.stride},
+                                  {tiles.q + lane, kLaneStride}, {visible, panel, width},
+                                  Into::kOverwrite);
+        MaskFuture(tiles.scores + lane, block, lane, panel, first_key, visible);
+        UpdateSoftmax(tiles, lane, panel, visible, width);
+        Multiply<Left::kColumnMajor>({tiles.out + lane, kLaneStride}, {v_block, values.stride},
+                                     {tiles.scores + lane, kLaneStride}, {width, panel, visible},
+                                     Into::kAccumulate);
+      }
+    }
+    for (int64_t lane = 0; lane < lanes; ++lane) factors[lane] = 1.0f / tiles.sum[lane];
+    ScaleTile(tiles.out, width, lanes, factors);
+    StoreTransposed(head.Queries(out, width), tiles.out, block);
+    const QueryRows<float> lse_rows = head.Queries(log_sum_exp, 1);
+    for (int64_t lane = 0; lane < block.rows; ++lane) {
+      *lse_rows.Row(block.begin + lane) = tiles.largest[lane] + std::log(tiles.sum[lane]);
+    }
+  }
+}
+
+// From scores and dP to P = e^(score - log_sum_exp) and dS = P (dP - delta).
+void ScoreGradients(const BackwardTiles& tiles, int64_t lane, int64_t lanes, int64_t keys) {
+  const FullTag d;
+  for (const int64_t end = lane + lanes; lane < end; lane += kLanes) {
+    const auto log_sum_exp = hn::Load(d, tiles.log_sum_exp + lane);
+    const auto delta = hn::Load(d, tiles.delta + lane);
+    for (int64_t key = 0; key < keys; ++key) {
+      float* const p_place = tiles.p + key * kLaneStride + lane;
+      float* const ds_place = tiles.ds + key * kLaneStride + lane;
+      // A rounding error may lift a score above its own log_sum_exp, but never far.
+      const auto p = ExpBounded(d, hn::Sub(hn::Load(d, p_place), log_sum_exp));
+      hn::Store(p, d, p_place);
+      hn::Store(hn::Mul(p, hn::Sub(hn::Load(d, ds_place), delta)), d, ds_place);
+    }
+  }
+}
+
+// The block's queries and output gradients, both by rows and transposed, and what the softmax
+// gradient needs of each row.
+void LoadBackwardBlock(const BackwardTiles& tiles, const Head& head, const AttentionSaved& saved,
+                       const AttentionSpec& spec, const RowBlock& block) {
+  const int64_t width = spec.head_width;
+  const int64_t lanes = RoundUp(block.rows, kLanes);
+  const auto q = head.Queries(saved.q, width);
+  const auto dout = head.Queries(saved.dout, width);
+  const auto out = head.Queries(saved.out, width);
+  const auto log_sum_exp = head.Queries(saved.log_sum_exp, 1);
+  alignas(64) float factors[kRowBlock];
+  std::fill_n(factors, lanes, static_cast<float>(spec.scale));
+  LoadTransposed(tiles.q, q, block);
+  ScaleTile(tiles.q, width, lanes, factors);
+  LoadTransposed(tiles.dout, dout, block);
+  const float scale = static_cast<float>(spec.scale);
+  for (int64_t lane = 0; lane < block.rows; ++lane) {
+    const float* const q_row = q.Row(block.begin + lane);
+    const float* const dout_row = dout.Row(block.begin + lane);
+    const float* const out_row = out.Row(block.begin + lane);
+    float* const q_to = tiles.q_rows + lane * tiles.padded_width;
+    float* const dout_to = tiles.dout_rows + lane * tiles.padded_width;
+    ForEachVector(width, [&](auto d, int64_t e) HWY_ATTR {
+      hn::StoreU(hn::Mul(hn::LoadU(d, q_row + e), hn::Set(d, scale)), d, q_to + e);
+      hn::StoreU(hn::LoadU(d, dout_row + e), d, dout_to + e);
+    });
+    tiles.delta[lane] = SumOver(width, [&](auto d, int64_t e) HWY_ATTR {
+      return hn::Mul(hn::LoadU(d, dout_row + e), hn::LoadU(d, out_row + e));
+    });
+    std::fill(q_to + width, q_to + tiles.padded_width, 0.0f);
+    std::fill(dout_to + width, dout_to + tiles.padded_width, 0.0f);
+    tiles.log_sum_exp[lane] = *log_sum_exp.Row(block.begin + lane);
+  }
+  // Lanes past the end get P = 0.
+  std::fill(tiles.delta + block.rows, tiles.delta + lanes, 0.0f);
+  std::fill(tiles.log_sum_exp + block.rows, tiles.log_sum_exp + lanes, HUGE_VALF);
+}
+
+void AttentionBackward(const AttentionGradients& gradients, const AttentionSaved& saved,
+                       const AttentionSpec& spec, int batch, int kv_head, float* workspace) {
+  Carver carver(workspace);
+  const BackwardTiles tiles(carver, spec);
+  const Head head(spec, batch, kv_head);
+  const int64_t width = spec.head_width;
+  const int64_t padded = tiles.padded_width;
+  const int64_t width_lanes = RoundUp(width, kLanes);
+  const KeyRows keys = PackKeys(tiles.k, head.Keys(saved.k), spec.kv_length, width);
+  const KeyRows values = PackKeys(tiles.v, head.Keys(saved.v), spec.kv_length, width);
+  std::fill_n(tiles.dk, spec.kv_length * padded, 0.0f);
+  std::fill_n(tiles.dv, spec.kv_length * padded, 0.0f);
+  alignas(64) float factors[kRowBlock];
+  std::fill_n(factors, kRowBlock, static_cast<float>(spec.scale));
+  for (int64_t index = 0; index < AttentionRowBlocks(spec); ++index) {
+    const RowBlock block = head.Block(index);
+    const int64_t lanes = RoundUp(block.rows, kLanes);
+    LoadBackwardBlock(tiles, head, saved, spec, block);
+    std::fill_n(tiles.dq, width * kLaneStride, 0.0f);
+    const int64_t limit = block.Position(kRowBlock) + 1;
+    for (int64_t first_key = 0; first_key < limit; first_key += kKeyBlock) {
+      const int64_t block_keys = std::min(kKeyBlock, limit - first_key);
+      const Operand<const float> k_block = {keys.data + first_key * width, width};
+      const Operand<const float> v_block = {values.data + first_key * width, width};
+      for (int64_t lane = 0; lane < lanes; lane += kPanel) {
+        const int64_t panel = std::min(kPanel, lanes - lane);
+        const int64_t visible = VisibleKeys(block, lane + panel - 1, first_key, block_keys);
+        const Operand<float> p = {tiles.p + lane, kLaneStride};
+        const Operand<float> ds = {tiles.ds + lane, kLaneStride};
+        Multiply<Left::kRowMajor>(p, k_block, {tiles.q + lane, kLaneStride},
+                                  {visible, panel, width}, Into::kOverwrite);
+        Multiply<Left::kRowMajor>(ds, v_block, {tiles.dout + lane, kLaneStride},
+                                  {visible, panel, width}, Into::kOverwrite);
+        MaskFuture(p.data, block, lane, panel, first_key, visible);
+        ScoreGradients(tiles, lane, panel, visible);
+        Multiply<Left::kColumnMajor>({tiles.dq + lane, kLaneStride}, k_block,
+                                     {ds.data, kLaneStride}, {width, panel, visible},
+                                     Into::kAccumulate);
+        for (int64_t key = visible; key < block_keys; ++key) {
+          std::fill_n(p.data + key * kLaneStride, panel, 0.0f);
+          std::fill_n(ds.data + key * kLaneStride, panel, 0.0f);
+        }
+      }
+      // Where the diagonal crosses, a few keys at a time, each with the lanes that see them.
+      const bool diagonal = first_key + block_keys - 1 > block.Position(0);
+      const int64_t step = diagonal ? 2 * kTileRows : kKeyBlock;
+      for (int64_t key = 0; key < block_keys; key += step) {
+        const int64_t lane = block.FirstLaneOf(first_key + key);
+        const Sizes sizes = {std::min(step, block_keys - key), width_lanes, block.rows - lane};
+        const int64_t from = key * kLaneStride + lane;
+        const int64_t to = (first_key + key) * padded;
+        Multiply<Left::kRowMajor>({tiles.dv + to, padded}, {tiles.p + from, kLaneStride},
+                                  {tiles.dout_rows + lane * padded, padded}, sizes,
+                                  Into::kAccumulate);
+        Multiply<Left::kRowMajor>({tiles.dk + to, padded}, {tiles.ds + from, kLaneStride},
+                                  {tiles.q_rows + lane * padded, padded}, sizes, Into::kAccumulate);
+      }
+    }
+    ScaleTile(tiles.dq, width, lanes, factors);
+    StoreTransposed(head.Queries(gradients.dq, width), tiles.dq, block);
+  }
+  for (int64_t key = 0; key < spec.kv_length; ++key) {
+    std::copy_n(tiles.dk + key * padded, width, head.KeyRow(gradients.dk, key));
+    std::copy_n(tiles.dv + key * padded, width, head.KeyRow(gradients.dv, key));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sandglass::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sandglass::cpu {
+
+HWY_EXPORT(Attention);
+HWY_EXPORT(AttentionBackward);
+
+int64_t AttentionRowBlocks(const AttentionSpec& spec) {
+  const int64_t rows = int64_t{spec.query_length} * (spec.heads / spec.kv_heads);
+  return (rows + kRowBlock - 1) / kRowBlock;
+}
+
+int64_t AttentionWorkspace(const AttentionSpec& spec) {
+  Carver carver(nullptr);
+  ForwardTiles(carver, spec);
+  return carver.taken();
+}
+
+int64_t AttentionBackwardWorkspace(const AttentionSpec& spec) {
+  Carver carver(nullptr);
+  BackwardTiles(carver, spec);
+  return carver.taken();
+}
+
+void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v,
+               const AttentionSpec& spec, const AttentionSlice& slice, float* workspace) {
+  HWY_DYNAMIC_DISPATCH(Attention)(out, log_sum_exp, q, k, v, spec, slice, workspace);
+}
+
+void AttentionBackward(const AttentionGradients& gradients, const AttentionSaved& saved,
+                       const AttentionSpec& spec, int batch, int kv_head, float* workspace) {
+  HWY_DYNAMIC_DISPATCH(AttentionBackward)(gradients, saved, spec, batch, kv_head, workspace);
+}
+
+}  // namespace sandglass::cpu
+#endif  // HWY_ONCE

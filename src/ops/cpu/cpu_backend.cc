@@ -1,0 +1,328 @@
+// The cpu backend: divides each op among threads and calls the kernels on the parts.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ops/backend.h"
+#include "ops/cpu/attention_kernels.h"
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/row_kernels.h"
+#include "ops/cpu/team.h"
+#include "tensor/memory_plan.h"
+
+namespace sandglass {
+namespace {
+
+// A thread gets at least this many elements: fewer take less time than waking it.
+constexpr int64_t kMinimumElements = 8192;
+// Floats of a cache line: two threads never write to the same one.
+constexpr int64_t kLineFloats = kAlignmentBytes / 4;
+
+cpu::Split RowSplit(ConstView view) {
+  return {.count = view.rows, .minimum = kMinimumElements / std::max<int64_t>(1, view.cols) + 1};
+}
+cpu::Split ColumnSplit(ConstView view) {
+  return {.count = view.cols,
+          .minimum = kMinimumElements / std::max<int64_t>(1, view.rows) + 1,
+          .multiple = kLineFloats};
+}
+
+// Packed rows as one long row, so that work can be cut anywhere.
+template <class AnyView>
+AnyView Flat(AnyView view) {
+  if (!view.contiguous()) return view;
+  const int64_t elements = view.elements();
+  return {view.data, view.dtype, 1, elements, elements};
+}
+
+template <class AnyView>
+AnyView OrEmpty(AnyView view, int64_t begin, int64_t count) {
+  return view ? view.Rows(begin, count) : view;
+}
+
+bool SameShape(ConstView a, ConstView b) { return a.rows == b.rows && a.cols == b.cols; }
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads) : team_(threads), workspaces_(threads) {}
+
+  std::string Name() const override { return "cpu"; }
+  std::string Description() const override {
+    const int threads = team_.threads();
+    return std::string("cpu: ") + cpu::TargetName() + ", " + cpu::GemmLibrary() + ", " +
+           std::to_string(threads) + (threads == 1 ? " thread" : " threads") + ", f32";
+  }
+  DType dtype() const override { return DType::kF32; }
+
+  void Matmul(View c, ConstView a, ConstView b, const MatmulSpec& spec) override {
+    cpu::Gemm(c, a, b, spec, team_.threads());
+  }
+
+  void Embed(View x, ConstView table, std::span<const int32_t> ids) override {
+    SANDGLASS_CHECK(std::ssize(ids) == x.rows && x.cols == table.cols, "embedding sizes");
+    team_.Ranges(RowSplit(x), [&](int, int64_t begin, int64_t end) {
+      for (int64_t m = begin; m < end; ++m) {
+        SANDGLASS_CHECK(ids[m] >= 0 && ids[m] < table.rows, "token id out of range");
+        std::copy_n(table.Row<float>(ids[m]), x.cols, x.Row<float>(m));
+      }
+    });
+  }
+
+  // Each thread has columns of its own and takes the tokens in order: ids that repeat are summed
+  // in the same order whatever the number of threads.
+  void EmbedBackward(View dtable, ConstView dx, std::span<const int32_t> ids) override {
+    SANDGLASS_CHECK(std::ssize(ids) == dx.rows && dx.cols == dtable.cols, "embedding sizes");
+    team_.Ranges(ColumnSplit(dx), [&](int, int64_t begin, int64_t end) {
+      const View dtable_columns = dtable.Columns(begin, end - begin);
+      const ConstView dx_columns = dx.Columns(begin, end - begin);
+      for (int64_t m = 0; m < dx.rows; ++m) {
+        cpu::Add(dtable_columns.Rows(ids[m], 1), dx_columns.Rows(m, 1));
+      }
+    });
+  }
+
+  void Copy(View y, ConstView x) override {
+    SANDGLASS_CHECK(SameShape(y, x), "copy sizes");
+    if (y.contiguous() && x.contiguous()) {
+      y = Flat(y);
+      x = Flat(x);
+      team_.Ranges(ColumnSplit(x), [&](int, int64_t begin, int64_t end) {
+        std::copy(x.Row<float>() + begin, x.Row<float>() + end, y.Row<float>() + begin);
+      });
+      return;
+    }
+    team_.Ranges(RowSplit(x), [&](int, int64_t begin, int64_t end) {
+      for (int64_t m = begin; m < end; ++m) std::copy_n(x.Row<float>(m), x.cols, y.Row<float>(m));
+    });
+  }
+
+  void RmsNorm(View y, View inverse_rms, ConstView x, ConstView gain,
+               const RmsNormSpec& spec) override {
+    SANDGLASS_CHECK(SameShape(y, x), "norm sizes");
+    CheckNorm(inverse_rms, x, gain, spec);
+    team_.Ranges(RowSplit(x), [&](int, int64_t begin, int64_t end) {
+      const int64_t rows = end - begin;
+      cpu::RmsNorm(y.Rows(begin, rows), inverse_rms.Rows(begin, rows), x.Rows(begin, rows), gain,
+                   spec);
+    });
+  }
+
+  // Every thread sums its rows' part of dgain apart; the parts are then added in order.
+  void RmsNormBackward(View dx, View dgain, ConstView dy, ConstView x, ConstView inverse_rms,
+                       ConstView gain, const RmsNormSpec& spec) override {
+    SANDGLASS_CHECK(SameShape(dx, x) && SameShape(dy, x), "norm gradient sizes");
+    SANDGLASS_CHECK(SameShape(dgain, gain), "gain gradient sizes");
+    CheckNorm(inverse_rms, x, gain, spec);
+    for (int thread = 0; thread < team_.threads(); ++thread) {
+      std::fill_n(Workspace(thread, gain.cols), gain.cols, 0.0f);
+    }
+    team_.Ranges(RowSplit(x), [&](int part, int64_t begin, int64_t end) {
+      const int64_t rows = end - begin;
+      const View dgain_part = ViewOf(Workspace(part, gain.cols), 1, gain.cols);
+      cpu::RmsNormBackward(dx.Rows(begin, rows), dgain_part, dy.Rows(begin, rows),
+                           x.Rows(begin, rows), inverse_rms.Rows(begin, rows), gain, spec);
+    });
+    for (int thread = 0; thread < team_.threads(); ++thread) {
+      cpu::Add(dgain, ViewOf(Workspace(thread, gain.cols), 1, gain.cols));
+    }
+  }
+
+  void Rope(View x, ConstView cosines, ConstView sines, std::span<const int32_t> positions,
+            const RopeSpec& spec) override {
+    SANDGLASS_CHECK(std::ssize(positions) == x.rows, "one position per row");
+    SANDGLASS_CHECK(SameShape(cosines, sines) && 2 * spec.heads * cosines.cols == x.cols,
+                    "rotary table sizes");
+    team_.Ranges(RowSplit(x), [&](int, int64_t begin, int64_t end) {
+      cpu::Rope(x.Rows(begin, end - begin), cosines, sines, positions.subspan(begin, end - begin),
+                spec);
+    });
+  }
+
+  void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v,
+                 const AttentionSpec& spec) override {
+    CheckAttention(q, k, v, spec);
+    SANDGLASS_CHECK(SameShape(out, q), "attention output sizes");
+    SANDGLASS_CHECK(log_sum_exp.rows == q.rows && log_sum_exp.cols == spec.heads,
+                    "log_sum_exp sizes");
+    // Few heads are cut into slices, interleaved because later rows see more keys. Enough items
+    // that no thread waits long for the last.
+    const int64_t heads = int64_t{spec.batch} * spec.kv_heads;
+    const int64_t wanted = 4 * team_.threads();
+    const int64_t slices =
+        team_.threads() == 1 || heads >= wanted
+            ? 1
+            : std::min(cpu::AttentionRowBlocks(spec), (wanted + heads - 1) / heads);
+    const int64_t floats = cpu::AttentionWorkspace(spec);
+    team_.Items(heads * slices, [&](int thread, int64_t item) {
+      const int64_t head = item / slices;
+      const cpu::AttentionSlice slice = {.batch = static_cast<int>(head / spec.kv_heads),
+                                         .kv_head = static_cast<int>(head % spec.kv_heads),
+                                         .first = static_cast<int>(item % slices),
+                                         .stride = static_cast<int>(slices)};
+      cpu::Attention(out, log_sum_exp, q, k, v, spec, slice, Workspace(thread, floats));
+    });
+  }
+
+  void AttentionBackward(View dq, View dk, View dv, ConstView dout, ConstView out,
+                         ConstView log_sum_exp, ConstView q, ConstView k, ConstView v,
+                         const AttentionSpec& spec) override {
+    CheckAttention(q, k, v, spec);
+    SANDGLASS_CHECK(spec.query_length == spec.kv_length && spec.kv_length == spec.kv_stride,
+                    "the backward pass is for training, without a cache");
+    SANDGLASS_CHECK(SameShape(dq, q) && SameShape(dk, k) && SameShape(dv, v) &&
+                        SameShape(dout, q) && SameShape(out, q),
+                    "attention gradient sizes");
+    const cpu::AttentionGradients gradients = {dq, dk, dv};
+    const cpu::AttentionSaved saved = {dout, out, log_sum_exp, q, k, v};
+    const int64_t floats = cpu::AttentionBackwardWorkspace(spec);
+    team_.Items(int64_t{spec.batch} * spec.kv_heads, [&](int thread, int64_t item) {
+      cpu::AttentionBackward(gradients, saved, spec, static_cast<int>(item / spec.kv_heads),
+                             static_cast<int>(item % spec.kv_heads), Workspace(thread, floats));
+    });
+  }
+
+  void SwiGlu(View h, ConstView gate_up) override {
+    SANDGLASS_CHECK(h.rows == gate_up.rows && 2 * h.cols == gate_up.cols, "SwiGLU sizes");
+    team_.Ranges(RowSplit(h), [&](int, int64_t begin, int64_t end) {
+      cpu::SwiGlu(h.Rows(begin, end - begin), gate_up.Rows(begin, end - begin));
+    });
+  }
+
+  void SwiGluBackward(View dgate_up, View h, ConstView dh, ConstView gate_up) override {
+    SANDGLASS_CHECK(SameShape(dgate_up, gate_up), "SwiGLU gradient sizes");
+    SANDGLASS_CHECK(dh.rows == gate_up.rows && 2 * dh.cols == gate_up.cols, "SwiGLU sizes");
+    SANDGLASS_CHECK(!h || SameShape(h, dh), "SwiGLU output sizes");
+    team_.Ranges(RowSplit(dh), [&](int, int64_t begin, int64_t end) {
+      const int64_t rows = end - begin;
+      cpu::SwiGluBackward(dgate_up.Rows(begin, rows), OrEmpty(h, begin, rows), dh.Rows(begin, rows),
+                          gate_up.Rows(begin, rows));
+    });
+  }
+
+  LossSums CrossEntropy(std::span<double> token_loss, ConstView logits,
+                        std::span<const int32_t> targets, const CrossEntropySpec& spec) override {
+    CheckTargets(logits, targets, spec);
+    SANDGLASS_CHECK(token_loss.empty() || std::ssize(token_loss) == logits.rows, "token_loss size");
+    return SumOverRows(logits, [&](int64_t begin, int64_t rows) {
+      const auto losses = token_loss.empty() ? token_loss : token_loss.subspan(begin, rows);
+      return cpu::CrossEntropy(losses, logits.Rows(begin, rows), targets.subspan(begin, rows),
+                               spec);
+    });
+  }
+
+  LossSums CrossEntropyBackward(View logits, std::span<const int32_t> targets,
+                                const CrossEntropySpec& spec) override {
+    CheckTargets(logits, targets, spec);
+    return SumOverRows(logits, [&](int64_t begin, int64_t rows) {
+      return cpu::CrossEntropyBackward(logits.Rows(begin, rows), targets.subspan(begin, rows),
+                                       spec);
+    });
+  }
+
+  void Zero(View x) override {
+    x = Flat(x);
+    if (x.rows == 1) {
+      team_.Ranges(ColumnSplit(x), [&](int, int64_t begin, int64_t end) {
+        std::fill(x.Row<float>() + begin, x.Row<float>() + end, 0.0f);
+      });
+      return;
+    }
+    team_.Ranges(RowSplit(x), [&](int, int64_t begin, int64_t end) {
+      for (int64_t m = begin; m < end; ++m) std::fill_n(x.Row<float>(m), x.cols, 0.0f);
+    });
+  }
+
+  double SquaredNorm(ConstView x) override {
+    x = Flat(x);
+    std::vector<double>& sums = partial_norms_;
+    sums.assign(team_.threads(), 0.0);
+    if (x.rows == 1) {
+      team_.Ranges(ColumnSplit(x), [&](int part, int64_t begin, int64_t end) {
+        sums[part] = cpu::SquaredNorm(x.Columns(begin, end - begin));
+      });
+    } else {
+      team_.Ranges(RowSplit(x), [&](int part, int64_t begin, int64_t end) {
+        sums[part] = cpu::SquaredNorm(x.Rows(begin, end - begin));
+      });
+    }
+    double sum = 0.0;
+    for (const double part : sums) sum += part;
+    return sum;
+  }
+
+  void AdamW(View values, View m, View v, ConstView grads, const AdamWSpec& spec) override {
+    SANDGLASS_CHECK(values.rows == 1 && SameShape(m, values) && SameShape(v, values) &&
+                        SameShape(grads, values),
+                    "optimizer views are single rows of one length");
+    team_.Ranges(ColumnSplit(values), [&](int, int64_t begin, int64_t end) {
+      const int64_t count = end - begin;
+      cpu::AdamW(values.Columns(begin, count), m.Columns(begin, count), v.Columns(begin, count),
+                 grads.Columns(begin, count), spec);
+    });
+  }
+
+ private:
+  static void CheckNorm(ConstView inverse_rms, ConstView x, ConstView gain,
+                        const RmsNormSpec& spec) {
+    SANDGLASS_CHECK(spec.groups > 0 && x.cols % spec.groups == 0, "norm groups");
+    SANDGLASS_CHECK(gain.rows == 1 && (gain.cols == x.cols || gain.cols == x.cols / spec.groups),
+                    "gain sizes");
+    SANDGLASS_CHECK(inverse_rms.rows == x.rows && inverse_rms.cols == spec.groups,
+                    "inverse_rms sizes");
+  }
+
+  static void CheckAttention(ConstView q, ConstView k, ConstView v, const AttentionSpec& spec) {
+    SANDGLASS_CHECK(spec.kv_heads > 0 && spec.heads % spec.kv_heads == 0, "attention heads");
+    SANDGLASS_CHECK(spec.query_length <= spec.kv_length && spec.kv_length <= spec.kv_stride,
+                    "attention lengths");
+    SANDGLASS_CHECK(q.rows == int64_t{spec.batch} * spec.query_length &&
+                        q.cols == int64_t{spec.heads} * spec.head_width,
+                    "query sizes");
+    SANDGLASS_CHECK(SameShape(k, v) && k.rows == int64_t{spec.batch} * spec.kv_stride &&
+                        k.cols == int64_t{spec.kv_heads} * spec.head_width,
+                    "key and value sizes");
+  }
+
+  static void CheckTargets(ConstView logits, std::span<const int32_t> targets,
+                           const CrossEntropySpec& spec) {
+    SANDGLASS_CHECK(std::ssize(targets) == logits.rows, "one target per row");
+    SANDGLASS_CHECK(spec.vocabulary > 0 && spec.vocabulary <= logits.cols, "vocabulary size");
+    for (const int32_t target : targets) {
+      SANDGLASS_CHECK(target == kIgnoredTarget || (target >= 0 && target < spec.vocabulary),
+                      "target out of range");
+    }
+  }
+
+  // Sums what kernel(begin, rows) returns for each part of the rows, in order.
+  template <class Kernel>
+  LossSums SumOverRows(ConstView view, const Kernel& kernel) {
+    partial_losses_.assign(team_.threads(), LossSums{});
+    team_.Ranges(RowSplit(view), [&](int part, int64_t begin, int64_t end) {
+      partial_losses_[part] = kernel(begin, end - begin);
+    });
+    LossSums sums;
+    for (const LossSums& part : partial_losses_) sums += part;
+    return sums;
+  }
+
+  // A thread's own scratch memory; grows when an op needs more than any before.
+  float* Workspace(int thread, int64_t floats) {
+    AlignedBytes& bytes = workspaces_[thread];
+    if (bytes.size_bytes() < floats * 4) bytes = AlignedBytes(floats * 4);
+    return reinterpret_cast<float*>(bytes.data());
+  }
+
+  cpu::Team team_;
+  std::vector<AlignedBytes> workspaces_;
+  std::vector<LossSums> partial_losses_;
+  std::vector<double> partial_norms_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeCpuBackend(int threads) {
+  SANDGLASS_CHECK(threads >= 1, "a backend needs a thread");
+  return std::make_unique<CpuBackend>(threads);
+}
+
+}  // namespace sandglass
