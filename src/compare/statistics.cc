@@ -172,6 +172,18 @@ const char* VerdictName(Verdict verdict) {
   return "inconclusive";
 }
 
+const char* PairingName(Pairing pairing) {
+  switch (pairing) {
+    case Pairing::kPaired:
+      return "paired by seed";
+    case Pairing::kWelch:
+      return "Welch";
+    case Pairing::kNone:
+      break;
+  }
+  return "none";
+}
+
 std::string VerdictText(const SeedComparison& comparison, const std::string& baseline,
                         const std::string& unit) {
   if (std::isnan(comparison.difference)) {

@@ -48,6 +48,7 @@ SeedComparison CompareSeeds(std::span<const SeedValue> variant,
                             std::span<const SeedValue> baseline);
 
 const char* VerdictName(Verdict verdict);
+const char* PairingName(Pairing pairing);
 
 // The verdict in words, to follow the variant's name:
 //   "is better than llama by 0.0210 ± 0.0062 bits per byte (2 seeds)"
