@@ -1,0 +1,209 @@
+#include "data/prepare.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <set>
+
+#include "base/interrupt.h"
+#include "data/testing.h"
+
+namespace sandglass {
+namespace {
+
+PrepareOptions Options(const TestDirectory& directory, const std::string& input) {
+  return {.tokenizer = TestData("gpt2.json"),
+          .out = directory / "out",
+          .corpus = {.inputs = {input}, .documents = DocumentUnit::kLine},
+          .validation = 0.2,
+          .threads = 2};
+}
+
+PrepareReport Prepare(const PrepareOptions& options) {
+  return PrepareCorpus(options, ProgressMode::kSilent);
+}
+
+// `count` different lines.
+std::string Lines(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += "line number " + std::to_string(i) + "\n";
+  return text;
+}
+
+// The documents of a shard, decoded.
+std::vector<std::string> Decoded(const std::string& path, const Tokenizer& tokenizer) {
+  const TokenShard shard(path);
+  std::vector<TokenId> ids(shard.tokens());
+  shard.Read(0, ids);
+  std::vector<std::string> documents;
+  for (const TokenId id : ids) {
+    if (id == tokenizer.end_of_text()) {
+      documents.emplace_back();
+    } else {
+      documents.back() += tokenizer.TokenBytes(id);
+    }
+  }
+  return documents;
+}
+
+// Names and contents of the files in a directory.
+std::map<std::string, std::string> Contents(const std::string& directory) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    const bool is_file = entry.is_regular_file();
+    contents[entry.path().string()] = is_file ? ReadFile(entry.path().string()) : "";
+  }
+  return contents;
+}
+
+TEST(Prepare, WritesBothSidesAndTheTokenizer) {
+  const TestDirectory directory;
+  const PrepareReport report = Prepare(Options(directory, directory.Write("in.txt", Lines(500))));
+  const Tokenizer tokenizer = Tokenizer::Load(directory / "out/tokenizer.json");
+  std::set<std::string> documents;
+  for (const char* name : {kTrainShardName, kValidationShardName}) {
+    const TokenShard shard(directory / "out/" + std::string(name));
+    shard.Verify();
+    shard.RequireTokenizer(tokenizer);
+    int64_t text_bytes = 0;
+    for (const std::string& document : Decoded(shard.path(), tokenizer)) {
+      EXPECT_TRUE(documents.insert(document).second) << "twice: " << document;
+      text_bytes += std::ssize(document);
+    }
+    EXPECT_EQ(shard.info().text_bytes, text_bytes);
+  }
+  EXPECT_EQ(documents.size(), 500u);
+  EXPECT_EQ(report.train.documents + report.validation.documents, 500);
+  // 500 draws at 0.2: 100 with a standard deviation of 9; five of them either way.
+  EXPECT_NEAR(static_cast<double>(report.validation.documents), 100.0, 45.0);
+  EXPECT_EQ(Contents(directory / "out").size(), 5u);
+}
+
+TEST(Prepare, FilesDoNotDependOnThreadsAndKeepTheOrder) {
+  const TestDirectory directory;
+  PrepareOptions options = Options(directory, directory.Write("in.txt", Lines(200'000)));
+  options.threads = 1;
+  Prepare(options);
+  const auto one = Contents(options.out);
+  options.threads = 7;
+  Prepare(options);
+  EXPECT_EQ(Contents(options.out), one);
+  const Tokenizer tokenizer = Tokenizer::Load(options.tokenizer);
+  int last = -1;
+  for (const std::string& document : Decoded(directory / "out/train.bin", tokenizer)) {
+    const int number = std::stoi(document.substr(12));
+    ASSERT_GT(number, last);
+    last = number;
+  }
+}
+
+TEST(Prepare, TheSplitFollowsContentAndSeed) {
+  const TestDirectory directory;
+  const Tokenizer tokenizer = Tokenizer::Load(TestData("gpt2.json"));
+  const auto validation = [&](const std::string& text, uint64_t seed) {
+    PrepareOptions options = Options(directory, directory.Write("in.txt", text));
+    options.seed = seed;
+    Prepare(options);
+    const auto documents = Decoded(directory / "out/validation.bin", tokenizer);
+    return std::set<std::string>(documents.begin(), documents.end());
+  };
+  const std::string lines = Lines(300);
+  const std::set<std::string> once = validation(lines, 0);
+  EXPECT_EQ(validation("another line first\n" + lines, 0), once) << "or the new line is validation";
+  EXPECT_NE(validation(lines, 1), once);
+}
+
+TEST(Prepare, IdenticalDocumentsNeverStraddleTheSplit) {
+  const TestDirectory directory;
+  const Tokenizer tokenizer = Tokenizer::Load(TestData("gpt2.json"));
+  Prepare(Options(directory, directory.Write("in.txt", Lines(100) + Lines(100) + Lines(100))));
+  const auto train = Decoded(directory / "out/train.bin", tokenizer);
+  const std::set<std::string> in_train(train.begin(), train.end());
+  const auto validation = Decoded(directory / "out/validation.bin", tokenizer);
+  EXPECT_EQ(validation.size() % 3, 0u);
+  for (const std::string& document : validation) EXPECT_EQ(in_train.count(document), 0u);
+}
+
+TEST(Prepare, SeparateValidationInputReportsPlantedDuplicates) {
+  const TestDirectory directory;
+  PrepareOptions options = Options(directory, directory.Write("in.txt", Lines(50)));
+  options.validation_inputs = {directory.Write("v.txt", "line number 7\nnew\nline number 31\n")};
+  const PrepareReport report = Prepare(options);
+  EXPECT_EQ(report.train.documents, 50);
+  EXPECT_EQ(report.validation.documents, 3);
+  EXPECT_EQ(report.shared_documents, 2);
+  EXPECT_TRUE(Contains(report.validation.source, "v.txt"));
+}
+
+TEST(Prepare, AnEmptySideIsAnErrorWithARemedy) {
+  const TestDirectory directory;
+  PrepareOptions options = Options(directory, directory.Write("in.txt", Lines(50)));
+  options.corpus.documents = DocumentUnit::kFile;
+  const ErrorParts parts = FailureOf([&] { Prepare(options); });
+  EXPECT_TRUE(Contains(parts.what, "no document is left"));
+  EXPECT_TRUE(Contains(parts.where, "1 document,"));
+  EXPECT_TRUE(Contains(parts.remedy, "--documents paragraph"));
+  EXPECT_TRUE(Contents(options.out).empty());
+}
+
+TEST(Prepare, FailuresLeaveAnEarlierResultIntact) {
+  const TestDirectory directory;
+  const PrepareOptions good = Options(directory, directory.Write("in.txt", Lines(500)));
+  Prepare(good);
+  const auto before = Contents(good.out);
+
+  PrepareOptions bad = good;
+  bad.corpus.inputs.push_back(directory.Write("binary", std::string_view("a\0b", 3)));
+  EXPECT_TRUE(Contains(FailureOf([&] { Prepare(bad); }).what, "NUL"));
+  EXPECT_EQ(Contents(good.out), before);
+
+  PrepareOptions changed = good;
+  changed.seed = 5;
+  SetInterruptRequested(true);
+  EXPECT_TRUE(Contains(FailureOf([&] { Prepare(changed); }).what, "interrupted"));
+  SetInterruptRequested(false);
+  EXPECT_EQ(Contents(good.out), before);
+
+  // A file-size limit stands in for a full disk: both make the write fail.
+  rlimit old_limit{};
+  getrlimit(RLIMIT_FSIZE, &old_limit);
+  rlimit limit = old_limit;
+  limit.rlim_cur = 2000;
+  std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  const ErrorParts full = FailureOf([&] { Prepare(changed); });
+  setrlimit(RLIMIT_FSIZE, &old_limit);
+  EXPECT_TRUE(Contains(full.what, "cannot write")) << full.what;
+  EXPECT_EQ(Contents(good.out), before);
+
+  Prepare(changed);
+  EXPECT_NE(Contents(good.out), before);
+}
+
+TEST(Prepare, LeavesOtherFilesAloneAndClearsWhatACrashLeft) {
+  const TestDirectory directory;
+  directory.Write("out/notes.txt", "mine");
+  directory.Write("out/.partial/train.bin.tmp1", "half");
+  Prepare(Options(directory, directory.Write("in.txt", Lines(100))));
+  EXPECT_EQ(ReadFile(directory / "out/notes.txt"), "mine");
+  EXPECT_FALSE(std::filesystem::exists(directory / "out/.partial"));
+}
+
+TEST(Prepare, RefusesOptionsThatMakeNoSense) {
+  const TestDirectory directory;
+  const PrepareOptions good = Options(directory, directory.Write("in.txt", Lines(10)));
+  for (const double share : {0.0, 1.0, -0.5, 7.0}) {
+    PrepareOptions bad = good;
+    bad.validation = share;
+    EXPECT_EQ(FailureOf([&] { Prepare(bad); }).where, "--validation");
+  }
+  PrepareOptions bad = good;
+  bad.tokenizer = directory / "none.json";
+  EXPECT_EQ(FailureOf([&] { Prepare(bad); }).where, directory / "none.json");
+  bad.tokenizer = "";
+  EXPECT_TRUE(Contains(FailureOf([&] { Prepare(bad); }).expected, "--tokenizer"));
+}
+
+}  // namespace
+}  // namespace sandglass

@@ -1,0 +1,81 @@
+// What the tests of this folder share.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/random.h"
+#include "data/tokenizer.h"
+
+namespace sandglass {
+
+// A directory of the running test's own, empty at first and removed at the end.
+class TestDirectory {
+ public:
+  TestDirectory() {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    path_ = std::filesystem::path(::testing::TempDir()) /
+            (std::string(test->test_suite_name()) + test->name() + std::to_string(::getpid()));
+    std::filesystem::remove_all(path_);
+    CreateDirectories(path_.string());
+  }
+  ~TestDirectory() { std::filesystem::remove_all(path_); }
+
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  // Writes a file, with the directories it needs, and returns its path.
+  std::string Write(const std::string& name, std::string_view contents) const {
+    const std::filesystem::path path = path_ / name;
+    CreateDirectories(path.parent_path().string());
+    WriteFileAtomically(path.string(), contents);
+    return path.string();
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The parts of the Error that `action` throws.
+ErrorParts FailureOf(auto&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.parts();
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return {};
+}
+
+inline bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+inline std::string TestData(const std::string& name) {
+  return std::string(SANDGLASS_SOURCE_DIR) + "/src/data/testdata/" + name;
+}
+
+// Bytes of any value, mixed with pieces of words and of multi-byte characters.
+inline std::string RandomBytes(RandomStream& random, size_t max_pieces) {
+  constexpr std::string_view kPieces[] = {
+      "the ", " wa",          "ters", "\xC3\xA9", "\xE6\xBC\xA2",
+      "\xF0", "\x9F\x98\x80", "123",  "\r\n",     "<|endoftext|>"};
+  std::string bytes;
+  for (uint64_t pieces = random.NextBelow(max_pieces + 1); pieces > 0; --pieces) {
+    const uint64_t kind = random.NextBelow(2 * std::size(kPieces));
+    if (kind < std::size(kPieces)) {
+      bytes += kPieces[kind];
+    } else {
+      bytes += static_cast<char>(random.NextBelow(256));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace sandglass
