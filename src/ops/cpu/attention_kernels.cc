@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/attention_kernels.cc"
 #include "hwy/foreach_target.h"
@@ -371,12 +369,12 @@ void StoreTransposed(const QueryRows<float>& target, const float* tile, const Ro
   }
 }
 
-// Rows of a head copied together: rows of a wide buffer lie on few sets of the cache.
-KeyRows PackKeys(float* packed, const KeyRows& source, int64_t keys, int64_t width) {
-  for (int64_t key = 0; key < keys; ++key) {
-    std::copy_n(source.data + key * source.stride, width, packed + key * width);
+// Copies keys [begin, end) of a head to `packed` [end - begin, E]: rows of a wide buffer lie on few
+// sets of the cache and would push each other out.
+void PackKeys(float* packed, const KeyRows& source, int64_t begin, int64_t end, int64_t width) {
+  for (int64_t key = begin; key < end; ++key) {
+    std::copy_n(source.data + key * source.stride, width, packed + (key - begin) * width);
   }
-  return {packed, width};
 }
 
 // scores [keys, lanes] of keys that a lane does not see yet become -inf. `scores` is the column of
@@ -436,14 +434,11 @@ void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v
   const Head head(spec, slice.batch, slice.kv_head);
   const int64_t width = spec.head_width;
   const int64_t blocks = AttentionRowBlocks(spec);
-  KeyRows keys = head.Keys(k);
-  KeyRows values = head.Keys(v);
-  if (slice.first + slice.stride < blocks) {  // more than one block will read them
-    const int64_t last = slice.first + (blocks - 1 - slice.first) / slice.stride * slice.stride;
-    const int64_t limit = head.Block(last).Position(kRowBlock) + 1;
-    keys = PackKeys(tiles.k, keys, limit, width);
-    values = PackKeys(tiles.v, values, limit, width);
-  }
+  const KeyRows keys = head.Keys(k);
+  const KeyRows values = head.Keys(v);
+  // Keys and values are packed when a block of rows first needs them, and kept if another follows.
+  const bool keep = slice.first + slice.stride < blocks;
+  int64_t packed = 0;
   alignas(64) float factors[kRowBlock];
   for (int64_t index = slice.first; index < blocks; index += slice.stride) {
     const RowBlock block = head.Block(index);
@@ -456,19 +451,26 @@ void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v
     std::fill_n(tiles.sum, lanes, 0.0f);
     const int64_t limit = block.Position(kRowBlock) + 1;
     for (int64_t first_key = 0; first_key < limit; first_key += kKeyBlock) {
-      const float* const k_block = keys.data + first_key * keys.stride;
-      const float* const v_block = values.data + first_key * values.stride;
+      const int64_t last_key = std::min(first_key + kKeyBlock, limit);
+      const int64_t place = keep ? first_key : 0;
+      float* const k_block = tiles.k + place * width;
+      float* const v_block = tiles.v + place * width;
+      if (packed < last_key) {
+        PackKeys(k_block, keys, first_key, last_key, width);
+        PackKeys(v_block, values, first_key, last_key, width);
+        packed = last_key;
+      }
       for (int64_t lane = 0; lane < lanes; lane += kPanel) {
         const int64_t panel = std::min(kPanel, lanes - lane);
         const int64_t visible =
             VisibleKeys(block, lane + panel - 1, first_key, std::min(kKeyBlock, limit - first_key));
         if (visible == 0) continue;
-        Multiply<Left::kRowMajor>({tiles.scores + lane, kLaneStride}, {k_block, keys.stride},
+        Multiply<Left::kRowMajor>({tiles.scores + lane, kLaneStride}, {k_block, width},
                                   {tiles.q + lane, kLaneStride}, {visible, panel, width},
                                   Into::kOverwrite);
         MaskFuture(tiles.scores + lane, block, lane, panel, first_key, visible);
         UpdateSoftmax(tiles, lane, panel, visible, width);
-        Multiply<Left::kColumnMajor>({tiles.out + lane, kLaneStride}, {v_block, values.stride},
+        Multiply<Left::kColumnMajor>({tiles.out + lane, kLaneStride}, {v_block, width},
                                      {tiles.scores + lane, kLaneStride}, {width, panel, visible},
                                      Into::kAccumulate);
       }
@@ -526,7 +528,7 @@ void LoadBackwardBlock(const BackwardTiles& tiles, const Head& head, const Atten
       hn::StoreU(hn::Mul(hn::LoadU(d, q_row + e), hn::Set(d, scale)), d, q_to + e);
       hn::StoreU(hn::LoadU(d, dout_row + e), d, dout_to + e);
     });
-    tiles.delta[lane] = SumOver(width, [&](auto d, int64_t e) HWY_ATTR {
+    tiles.delta[lane] = BlockSum(0, width, [&](auto d, int64_t e) HWY_ATTR {
       return hn::Mul(hn::LoadU(d, dout_row + e), hn::LoadU(d, out_row + e));
     });
     std::fill(q_to + width, q_to + tiles.padded_width, 0.0f);
@@ -546,8 +548,8 @@ void AttentionBackward(const AttentionGradients& gradients, const AttentionSaved
   const int64_t width = spec.head_width;
   const int64_t padded = tiles.padded_width;
   const int64_t width_lanes = RoundUp(width, kLanes);
-  const KeyRows keys = PackKeys(tiles.k, head.Keys(saved.k), spec.kv_length, width);
-  const KeyRows values = PackKeys(tiles.v, head.Keys(saved.v), spec.kv_length, width);
+  PackKeys(tiles.k, head.Keys(saved.k), 0, spec.kv_length, width);
+  PackKeys(tiles.v, head.Keys(saved.v), 0, spec.kv_length, width);
   std::fill_n(tiles.dk, spec.kv_length * padded, 0.0f);
   std::fill_n(tiles.dv, spec.kv_length * padded, 0.0f);
   alignas(64) float factors[kRowBlock];
@@ -560,8 +562,8 @@ void AttentionBackward(const AttentionGradients& gradients, const AttentionSaved
     const int64_t limit = block.Position(kRowBlock) + 1;
     for (int64_t first_key = 0; first_key < limit; first_key += kKeyBlock) {
       const int64_t block_keys = std::min(kKeyBlock, limit - first_key);
-      const Operand<const float> k_block = {keys.data + first_key * width, width};
-      const Operand<const float> v_block = {values.data + first_key * width, width};
+      const Operand<const float> k_block = {tiles.k + first_key * width, width};
+      const Operand<const float> v_block = {tiles.v + first_key * width, width};
       for (int64_t lane = 0; lane < lanes; lane += kPanel) {
         const int64_t panel = std::min(kPanel, lanes - lane);
         const int64_t visible = VisibleKeys(block, lane + panel - 1, first_key, block_keys);

@@ -59,10 +59,9 @@ class CpuBackend final : public Backend {
   }
 
   void Embed(View x, ConstView table, std::span<const int32_t> ids) override {
-    SANDGLASS_CHECK(std::ssize(ids) == x.rows && x.cols == table.cols, "embedding sizes");
+    CheckIds(x, table, ids);
     team_.Ranges(RowSplit(x), [&](int, int64_t begin, int64_t end) {
       for (int64_t m = begin; m < end; ++m) {
-        SANDGLASS_CHECK(ids[m] >= 0 && ids[m] < table.rows, "token id out of range");
         std::copy_n(table.Row<float>(ids[m]), x.cols, x.Row<float>(m));
       }
     });
@@ -71,7 +70,7 @@ class CpuBackend final : public Backend {
   // Each thread has columns of its own and takes the tokens in order: ids that repeat are summed
   // in the same order whatever the number of threads.
   void EmbedBackward(View dtable, ConstView dx, std::span<const int32_t> ids) override {
-    SANDGLASS_CHECK(std::ssize(ids) == dx.rows && dx.cols == dtable.cols, "embedding sizes");
+    CheckIds(dx, dtable, ids);
     team_.Ranges(ColumnSplit(dx), [&](int, int64_t begin, int64_t end) {
       const View dtable_columns = dtable.Columns(begin, end - begin);
       const ConstView dx_columns = dx.Columns(begin, end - begin);
@@ -262,6 +261,13 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  static void CheckIds(ConstView x, ConstView table, std::span<const int32_t> ids) {
+    SANDGLASS_CHECK(std::ssize(ids) == x.rows && x.cols == table.cols, "embedding sizes");
+    for (const int32_t id : ids) {
+      SANDGLASS_CHECK(id >= 0 && id < table.rows, "token id out of range");
+    }
+  }
+
   static void CheckNorm(ConstView inverse_rms, ConstView x, ConstView gain,
                         const RmsNormSpec& spec) {
     SANDGLASS_CHECK(spec.groups > 0 && x.cols % spec.groups == 0, "norm groups");

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/row_kernels.cc"
 #include "hwy/foreach_target.h"
@@ -46,7 +44,7 @@ void RmsNorm(View y, View inverse_rms, ConstView x, ConstView gain, const RmsNor
       const float* const x_row = x.Row<float>(m) + group * width;
       const float* const gain_row = gain.Row<float>() + GainOffset(gain, group, width);
       float* const y_row = y.Row<float>(m) + group * width;
-      const float squares = SumOver(width, [&](auto d, int64_t i) HWY_ATTR {
+      const double squares = SumOver(width, [&](auto d, int64_t i) HWY_ATTR {
         const auto value = hn::LoadU(d, x_row + i);
         return hn::Mul(value, value);
       });
@@ -76,7 +74,7 @@ void RmsNormBackward(View dx, View dgain, ConstView dy, ConstView x, ConstView i
       float* const dx_row = dx.Row<float>(m) + group * width;
       const double inverse = inverse_rms.Row<float>(m)[group];
       const float factor = static_cast<float>(spec.scale * inverse);
-      const float projection = SumOver(width, [&](auto d, int64_t i) HWY_ATTR {
+      const double projection = SumOver(width, [&](auto d, int64_t i) HWY_ATTR {
         const auto product = hn::Mul(hn::LoadU(d, dy_row + i), hn::LoadU(d, x_row + i));
         const auto old = hn::LoadU(d, dgain_row + i);
         hn::StoreU(hn::MulAdd(product, hn::Set(d, factor), old), d, dgain_row + i);
@@ -152,39 +150,17 @@ void SwiGluBackward(View dgate_up, View h, ConstView dh, ConstView gate_up) {
   }
 }
 
-// softmax(x) = e^(x - largest) / sum.
-struct Normalizer {
-  float largest = -HUGE_VALF;
-  double sum = 0.0;
+// The loss of a token from softmax = e^(logit - largest) / sum.
+struct TokenLoss {
+  TokenLoss(float target_logit, float largest, double sum)
+      : log_sum_exp(largest + std::log(sum)),
+        sums{.cross_entropy = log_sum_exp - target_logit,
+             .z_loss = log_sum_exp * log_sum_exp,
+             .tokens = 1} {}
 
-  double log_sum_exp() const { return largest + std::log(sum); }
+  double log_sum_exp;
+  LossSums sums;
 };
-
-// Reads the row once: blocks small enough for the first-level cache are read again from there.
-HWY_INLINE Normalizer NormalizerOf(const float* row, int64_t n) {
-  constexpr int64_t kBlock = 2048;
-  Normalizer result;
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const float* const block = row + begin;
-    const int64_t size = std::min(kBlock, n - begin);
-    const float largest = MaxOf(block, size);
-    if (largest > result.largest) {
-      result.sum *= std::exp(double{result.largest} - largest);
-      result.largest = largest;
-    }
-    result.sum += SumOver(size, [&](auto d, int64_t i) HWY_ATTR {
-      return ExpBounded(d, hn::Sub(hn::LoadU(d, block + i), hn::Set(d, result.largest)));
-    });
-  }
-  return result;
-}
-
-HWY_INLINE LossSums LossOf(const Normalizer& normalizer, float target_logit) {
-  const double log_sum_exp = normalizer.log_sum_exp();
-  return {.cross_entropy = log_sum_exp - target_logit,
-          .z_loss = log_sum_exp * log_sum_exp,
-          .tokens = 1};
-}
 
 LossSums CrossEntropy(std::span<double> token_loss, ConstView logits,
                       std::span<const int32_t> targets, const CrossEntropySpec& spec) {
@@ -193,7 +169,11 @@ LossSums CrossEntropy(std::span<double> token_loss, ConstView logits,
     const float* const row = logits.Row<float>(m);
     LossSums token;
     if (targets[m] != kIgnoredTarget) {
-      token = LossOf(NormalizerOf(row, spec.vocabulary), row[targets[m]]);
+      const float largest = MaxOf(row, spec.vocabulary);
+      const double sum = SumOver(spec.vocabulary, [&](auto d, int64_t i) HWY_ATTR {
+        return ExpBounded(d, hn::Sub(hn::LoadU(d, row + i), hn::Set(d, largest)));
+      });
+      token = TokenLoss(row[targets[m]], largest, sum).sums;
     }
     sums += token;
     if (!token_loss.empty()) token_loss[m] = token.cross_entropy;
@@ -201,6 +181,8 @@ LossSums CrossEntropy(std::span<double> token_loss, ConstView logits,
   return sums;
 }
 
+// The exponentials replace the logits and are then scaled: reading a row again from the cache
+// costs less than a second exponential.
 LossSums CrossEntropyBackward(View logits, std::span<const int32_t> targets,
                               const CrossEntropySpec& spec) {
   LossSums sums;
@@ -210,13 +192,19 @@ LossSums CrossEntropyBackward(View logits, std::span<const int32_t> targets,
       std::fill_n(row, logits.cols, 0.0f);
       continue;
     }
-    const Normalizer normalizer = NormalizerOf(row, spec.vocabulary);
-    sums += LossOf(normalizer, row[targets[m]]);
-    const double per_logit = 1.0 + 2.0 * spec.z_loss * normalizer.log_sum_exp();
-    const float factor = static_cast<float>(spec.grad_scale * per_logit / normalizer.sum);
+    const float target_logit = row[targets[m]];
+    const float largest = MaxOf(row, spec.vocabulary);
+    const double sum = SumOver(spec.vocabulary, [&](auto d, int64_t i) HWY_ATTR {
+      const auto e = ExpBounded(d, hn::Sub(hn::LoadU(d, row + i), hn::Set(d, largest)));
+      hn::StoreU(e, d, row + i);
+      return e;
+    });
+    const TokenLoss token(target_logit, largest, sum);
+    sums += token.sums;
+    const double per_logit = 1.0 + 2.0 * spec.z_loss * token.log_sum_exp;
+    const float factor = static_cast<float>(spec.grad_scale * per_logit / sum);
     ForEachVector(spec.vocabulary, [&](auto d, int64_t i) HWY_ATTR {
-      const auto shifted = hn::Sub(hn::LoadU(d, row + i), hn::Set(d, normalizer.largest));
-      hn::StoreU(hn::Mul(ExpBounded(d, shifted), hn::Set(d, factor)), d, row + i);
+      hn::StoreU(hn::Mul(hn::LoadU(d, row + i), hn::Set(d, factor)), d, row + i);
     });
     row[targets[m]] -= static_cast<float>(spec.grad_scale);
     std::fill_n(row + spec.vocabulary, logits.cols - spec.vocabulary, 0.0f);

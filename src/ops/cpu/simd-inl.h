@@ -30,25 +30,37 @@ HWY_INLINE void ForEachVector(int64_t n, const Body& body) {
   for (; i < n; ++i) body(OneTag(), i);
 }
 
-// Sum of term(tag, i) over [0, n). Four partial sums hide the latency of the addition.
+// Sum of term(tag, i) over [begin, end). Four partial sums hide the latency of the addition.
 template <class Term>
-HWY_INLINE float SumOver(int64_t n, const Term& term) {
+HWY_INLINE float BlockSum(int64_t begin, int64_t end, const Term& term) {
   const FullTag d;
   constexpr int64_t kLanes = hn::MaxLanes(FullTag());
   auto sum0 = hn::Zero(d);
   auto sum1 = hn::Zero(d);
   auto sum2 = hn::Zero(d);
   auto sum3 = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+  int64_t i = begin;
+  for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
     sum0 = hn::Add(sum0, term(d, i));
     sum1 = hn::Add(sum1, term(d, i + kLanes));
     sum2 = hn::Add(sum2, term(d, i + 2 * kLanes));
     sum3 = hn::Add(sum3, term(d, i + 3 * kLanes));
   }
-  for (; i + kLanes <= n; i += kLanes) sum0 = hn::Add(sum0, term(d, i));
+  for (; i + kLanes <= end; i += kLanes) sum0 = hn::Add(sum0, term(d, i));
   float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
-  for (; i < n; ++i) sum += hn::GetLane(term(OneTag(), i));
+  for (; i < end; ++i) sum += hn::GetLane(term(OneTag(), i));
+  return sum;
+}
+
+// Sum of term(tag, i) over [0, n): blocks in float, their sum in double, so that the rounding error
+// of a row does not grow with its length.
+template <class Term>
+HWY_INLINE double SumOver(int64_t n, const Term& term) {
+  constexpr int64_t kBlock = 2048;
+  double sum = 0.0;
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    sum += BlockSum(begin, std::min(n, begin + kBlock), term);
+  }
   return sum;
 }
 
