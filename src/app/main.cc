@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "app/output.h"
 #include "app/verbs.h"
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -27,9 +28,10 @@ Every verb explains itself: sandglass VERB --help
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App program("Plans, trains, evaluates and compares Transformer language models of any shape "
-                   "under an exact parameter budget.",
-                   "sandglass");
+  CLI::App program(
+      "Plans, trains, evaluates and compares Transformer language models of any shape "
+      "under an exact parameter budget.",
+      "sandglass");
   program.footer(kExamples);
   program.require_subcommand(1);
   program.set_version_flag("--version", SANDGLASS_VERSION);
@@ -49,6 +51,9 @@ int main(int argc, char** argv) {
   } catch (const sandglass::Error& error) {
     std::fprintf(stderr, "sandglass: error: %s\n", error.what());
     return 1;
+  } catch (const sandglass::Interrupted& interrupted) {
+    std::fprintf(stderr, "sandglass: interrupted: %s\n", interrupted.how_to_continue.c_str());
+    return 130;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "sandglass: unexpected failure: %s\n", error.what());
     return 70;

@@ -1,0 +1,44 @@
+// How verbs show results.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fields.h"
+#include "base/json.h"
+
+namespace sandglass {
+
+enum class OutputFormat { kText, kJson };
+
+inline void Print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+inline void PrintJson(const Json& value) { Print(value.dump(2) + "\n"); }
+
+// Notes go to standard error, so that standard output holds results alone.
+inline void PrintNote(std::string_view note) {
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(note.size()), note.data());
+}
+
+// Every key of a configuration file, with its help and its default.
+inline void PrintKeys(const std::vector<FieldDescription>& fields) {
+  for (const FieldDescription& field : fields) {
+    Print(
+        fmt::format("{:36} {}{}\n", field.path, field.help,
+                    field.default_value.empty() ? "" : fmt::format(" [{}]", field.default_value)));
+  }
+}
+
+// Thrown by a verb that stopped on Ctrl-C in a state that can be resumed.
+struct Interrupted {
+  std::string how_to_continue;
+};
+
+}  // namespace sandglass

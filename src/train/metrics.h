@@ -1,0 +1,84 @@
+// What a run measured, step by step: metrics.jsonl for programs, event files for TensorBoard.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fields.h"
+#include "train/event_writer.h"
+
+namespace sandglass {
+
+// One optimizer step.
+struct StepMetrics {
+  int64_t step = 0;
+  int64_t tokens = 0;   // trained on so far
+  double loss = 0.0;    // cross-entropy, nats per token of the step's batch
+  double z_loss = 0.0;  // mean (log sum exp)^2, without its weight; apart from the loss
+  double learning_rate = 0.0;
+  double gradient_norm = 0.0;  // before clipping
+  double step_seconds = 0.0;
+  bool skipped = false;  // the loss or the gradient was not finite
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    field("step", self.step, "");
+    field("tokens", self.tokens, "");
+    field("loss", self.loss, "");
+    field("z_loss", self.z_loss, "");
+    field("learning_rate", self.learning_rate, "");
+    field("gradient_norm", self.gradient_norm, "");
+    field("step_seconds", self.step_seconds, "");
+    field("skipped", self.skipped, "");
+  }
+};
+
+// One validation.
+struct ValidationMetrics {
+  int64_t step = 0;
+  int64_t tokens = 0;
+  double loss = 0.0;  // nats per token
+  double perplexity = 0.0;
+  double bits_per_byte = 0.0;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    field("step", self.step, "");
+    field("tokens", self.tokens, "");
+    field("loss", self.loss, "");
+    field("perplexity", self.perplexity, "");
+    field("bits_per_byte", self.bits_per_byte, "");
+  }
+};
+
+struct RunMetrics {
+  std::vector<StepMetrics> steps;
+  std::vector<ValidationMetrics> validations;
+};
+
+// All lines of a run's metrics.jsonl. A last line that was cut off by a crash is left out.
+RunMetrics ReadMetrics(const std::string& run_directory);
+
+class MetricsLog {
+ public:
+  // Continues the log of a run that resumes after `step` (0: starts it): lines of later steps,
+  // which the resumed run will do again, are dropped, so that steps strictly increase.
+  MetricsLog(const std::string& run_directory, int64_t step);
+
+  void Add(const StepMetrics& metrics);
+  void Add(const ValidationMetrics& metrics);
+  // Makes everything visible to readers. Throws Error if the disk is full.
+  void Flush();
+
+ private:
+  void Write(const char* kind, Json values);
+
+  std::string path_;
+  std::ofstream file_;
+  EventWriter events_;
+};
+
+}  // namespace sandglass

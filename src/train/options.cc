@@ -1,0 +1,112 @@
+#include "train/options.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/cpu.h"
+#include "model/model.h"
+
+namespace sandglass {
+namespace {
+
+void Require(bool condition, const char* key, const std::string& value, const char* expected) {
+  if (condition) return;
+  throw Error({.what = fmt::format("{} = {} makes no sense", key, value),
+               .where = key,
+               .expected = expected});
+}
+
+}  // namespace
+
+void OptimizerOptions::Validate() const {
+  const auto require = [](bool condition, const char* key, double value, const char* expected) {
+    Require(condition, key, fmt::format("{}", value), expected);
+  };
+  require(learning_rate > 0, "optimizer.learning_rate", learning_rate, "a positive number");
+  require(min_learning_rate.value_or(0) >= 0 && min_learning_rate.value_or(0) <= learning_rate,
+          "optimizer.min_learning_rate", min_learning_rate.value_or(0),
+          "between 0 and optimizer.learning_rate");
+  require(warmup_steps.value_or(0) >= 0, "optimizer.warmup_steps",
+          static_cast<double>(warmup_steps.value_or(0)), "0 or more steps");
+  require(beta1 >= 0 && beta1 < 1, "optimizer.beta1", beta1, "in [0, 1)");
+  require(beta2 >= 0 && beta2 < 1, "optimizer.beta2", beta2, "in [0, 1)");
+  require(epsilon > 0, "optimizer.epsilon", epsilon, "a positive number");
+  require(weight_decay >= 0, "optimizer.weight_decay", weight_decay, "0 or more");
+  require(clip_norm >= 0, "optimizer.clip_norm", clip_norm, "0 (off) or more");
+}
+
+void TrainOptions::Validate() const {
+  const auto require = [](bool condition, const char* key, auto value, const char* expected) {
+    Require(condition, key, fmt::format("{}", value), expected);
+  };
+  require(tokens >= 0, "train.tokens", tokens, "a positive number of tokens");
+  require(tokens_per_parameter >= 0, "train.tokens_per_parameter", tokens_per_parameter,
+          "a positive number");
+  if ((tokens > 0) == (tokens_per_parameter > 0)) {
+    throw Error(
+        {.what = tokens > 0 ? "two training budgets are given" : "no training budget is given",
+         .where = "[train]",
+         .expected = "either tokens or tokens_per_parameter",
+         .remedy = "write, for example, tokens = 2e6"});
+  }
+  require(batch >= 1, "train.batch", batch, "1 or more sequences");
+  require(micro_batch >= 0 && micro_batch <= batch, "train.micro_batch", micro_batch,
+          "between 0 and train.batch");
+  require(length >= 1, "train.length", length, "1 or more tokens");
+  require(eval_every >= 0, "train.eval_every", eval_every, "0 or more steps");
+  require(eval_tokens >= 0, "train.eval_tokens", eval_tokens, "0 (all) or more tokens");
+  require(checkpoint_every >= 0, "train.checkpoint_every", checkpoint_every, "0 or more steps");
+  require(keep_checkpoints >= 1, "train.keep_checkpoints", keep_checkpoints, "1 or more");
+  require(max_skipped_steps >= 1, "train.max_skipped_steps", max_skipped_steps, "1 or more");
+}
+
+std::unique_ptr<Backend> SystemOptions::MakeBackend() const {
+  if (backend == BackendKind::kReference) return MakeReferenceBackend(DType::kF32);
+  return MakeCpuBackend(threads > 0 ? threads : AvailableThreads());
+}
+
+RunConfig RunConfig::FromTree(const ConfigTree& tree, const std::vector<std::string>& overrides) {
+  std::vector<ConfigTree> layers = {tree};
+  for (const std::string& assignment : overrides) layers.push_back(ParseAssignment(assignment));
+  // The family decides defaults, so it is looked for first, in the layer that has the last word.
+  RunConfig config;
+  for (const ConfigTree& layer : layers) {
+    const auto model = layer.values.find("model");
+    if (model == layer.values.end() || !model->is_object() || !model->contains("family")) continue;
+    const Json& family = (*model)["family"];
+    if (family.is_string()) {
+      config.model.family =
+          ParseEnum<Family>(family.get<std::string>(), layer.source + ", model.family");
+    }
+  }
+  config.model.config = FamilyConfig(config.model.family, Shape{}, 0);
+  for (const ConfigTree& layer : layers) ReadFields(config, layer);
+  return config;
+}
+
+void RunConfig::Validate() const {
+  if (name.empty() || name.find('/') != std::string::npos) {
+    throw Error({.what = fmt::format("\"{}\" cannot name a run", name),
+                 .where = "name",
+                 .expected = "a non-empty name without slashes"});
+  }
+  model.config.Validate();
+  train.Validate();
+  optimizer.Validate();
+  Require(system.threads >= 0, "system.threads", fmt::format("{}", system.threads), "0 or more");
+}
+
+int64_t RunConfig::Steps() const {
+  double tokens = static_cast<double>(train.tokens);
+  if (train.tokens_per_parameter > 0) {
+    const Model dry_run(model.config, {});
+    const ParamTable& params = dry_run.params();
+    tokens = train.tokens_per_parameter *
+             static_cast<double>(params.elements() - params.elements(ParamRole::kEmbedding) -
+                                 params.elements(ParamRole::kHead));
+  }
+  return static_cast<int64_t>(std::ceil(tokens / static_cast<double>(train.tokens_per_step())));
+}
+
+}  // namespace sandglass

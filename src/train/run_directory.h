@@ -1,0 +1,116 @@
+// A run directory: everything needed to continue, to compare and to cite a run.
+//
+//   run.toml         the resolved configuration
+//   run.json         what it ran with: version, host, backend, hashes of the data
+//   tokenizer.json   so that the model can be used without the data
+//   metrics.jsonl    a line per step and per validation (metrics.h)
+//   events.out...    the same for TensorBoard
+//   checkpoints/     checkpoint.h
+//   result.json      the outcome, once the run has finished
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "data/token_shard.h"
+#include "data/tokenizer.h"
+#include "model/model.h"
+#include "train/options.h"
+
+namespace sandglass {
+
+// What a run ran with, recorded when it starts and checked when it is resumed.
+struct RunInfo {
+  std::string version;
+  std::string started;  // UTC
+  std::string cpu;
+  std::string backend;
+  std::string tokenizer_hash;
+  std::string train_hash;
+  std::string validation_hash;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    field("version", self.version, "of sandglass");
+    field("started", self.started, "UTC");
+    field("cpu", self.cpu, "processor model");
+    field("backend", self.backend, "backend, instruction set, matmul library, threads");
+    field("tokenizer_hash", self.tokenizer_hash, "XXH3 of the canonical tokenizer.json");
+    field("train_hash", self.train_hash, "XXH3 of the training tokens");
+    field("validation_hash", self.validation_hash, "XXH3 of the validation tokens");
+  }
+};
+
+// The outcome of a finished run.
+struct RunResult {
+  int64_t steps = 0;
+  int64_t tokens = 0;
+  int64_t skipped_steps = 0;
+  double validation_loss = 0.0;  // nats per token, over the whole validation stream
+  double perplexity = 0.0;
+  double bits_per_byte = 0.0;
+  int64_t validation_tokens = 0;
+  int64_t validation_bytes = 0;
+  double tokens_per_s = 0.0;   // trained tokens over the time spent in steps
+  double train_seconds = 0.0;  // in steps, without validation and saving
+  int64_t peak_memory_bytes = 0;
+  std::string weights_hash;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    field("steps", self.steps, "optimizer steps");
+    field("tokens", self.tokens, "target tokens trained on");
+    field("skipped_steps", self.skipped_steps, "steps without an update");
+    field("validation_loss", self.validation_loss, "nats per token");
+    field("perplexity", self.perplexity, "exp(validation_loss)");
+    field("bits_per_byte", self.bits_per_byte, "bits per byte of validation text");
+    field("validation_tokens", self.validation_tokens, "tokens scored");
+    field("validation_bytes", self.validation_bytes, "bytes of text scored");
+    field("tokens_per_s", self.tokens_per_s, "trained tokens over the time in steps");
+    field("train_seconds", self.train_seconds, "time in steps");
+    field("peak_memory_bytes", self.peak_memory_bytes, "largest resident set");
+    field("weights_hash", self.weights_hash, "XXH3 of the final weights");
+  }
+};
+
+// The tokens of a data directory, with everything checked that can be wrong between its files.
+struct PreparedData {
+  Tokenizer tokenizer;
+  TokenShard train;
+  TokenShard validation;
+
+  // Throws Error if the directory is not what `sandglass prepare` writes, or if the tokenizer does
+  // not belong to the tokens.
+  static PreparedData Open(const std::string& directory);
+};
+
+// Paths inside a run directory.
+std::string ConfigPath(const std::string& run_directory);
+std::string InfoPath(const std::string& run_directory);
+std::string TokenizerPath(const std::string& run_directory);
+std::string ResultPath(const std::string& run_directory);
+
+RunInfo ReadRunInfo(const std::string& run_directory);
+// The result of a finished run, or nothing if it has not finished.
+std::optional<RunResult> FindResult(const std::string& run_directory);
+// The configuration of a run; Error if the directory is not a run.
+RunConfig ReadRunConfig(const std::string& run_directory);
+
+// A trained model, ready to use.
+struct TrainedModel {
+  RunConfig config;
+  std::string checkpoint;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Model> model;
+};
+
+// The newest sound checkpoint of a run, with buffers for `capacity`. `system` overrides the run's
+// own. Damaged checkpoints are told to `report`.
+TrainedModel LoadTrainedModel(const std::string& run_directory, const Capacity& capacity,
+                              const SystemOptions& system,
+                              const std::function<void(std::string_view)>& report);
+
+}  // namespace sandglass

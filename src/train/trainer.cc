@@ -1,0 +1,301 @@
+#include "train/trainer.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <vector>
+
+#include "base/cpu.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/interrupt.h"
+#include "data/samples.h"
+#include "eval/perplexity.h"
+#include "train/checkpoint.h"
+#include "train/optimizer.h"
+
+namespace sandglass {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The vocabulary comes from the tokenizer unless the run file gives a larger one.
+RunConfig Resolve(RunConfig config, const Tokenizer& tokenizer) {
+  int& vocabulary = config.model.config.vocabulary;
+  if (vocabulary == 0) vocabulary = tokenizer.vocabulary();
+  config.Validate();
+  if (vocabulary < tokenizer.vocabulary()) {
+    throw Error({.what = fmt::format("the model has {} token ids, the tokenizer {}", vocabulary,
+                                     tokenizer.vocabulary()),
+                 .where = "model.vocabulary",
+                 .expected = "at least the tokenizer's, or 0 to take it over"});
+  }
+  return config;
+}
+
+RunInfo DescribeRun(const PreparedData& data, const Backend& backend) {
+  return {.version = SANDGLASS_VERSION,
+          .started = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(std::time(nullptr))),
+          .cpu = CpuModelName(),
+          .backend = backend.Description(),
+          .tokenizer_hash = data.tokenizer.hash(),
+          .train_hash = data.train.info().content_hash,
+          .validation_hash = data.validation.info().content_hash};
+}
+
+// The keys whose values differ, as "train.batch (16, now 32)".
+void ListDifferences(const Json& before, const Json& after, const std::string& path,
+                     std::vector<std::string>& out) {
+  for (const auto& [key, value] : after.items()) {
+    const std::string name = path.empty() ? key : path + "." + key;
+    const Json old = before.value(key, Json());
+    if (name == "system" || old == value) continue;
+    if (value.is_object() && old.is_object()) {
+      ListDifferences(old, value, name, out);
+    } else {
+      out.push_back(fmt::format("{} ({}, now {})", name, old.dump(), value.dump()));
+    }
+  }
+}
+
+void CheckSameRun(const std::string& directory, const RunConfig& config, const RunInfo& info) {
+  std::vector<std::string> differences;
+  ListDifferences(WriteFields(ReadRunConfig(directory)), WriteFields(config), "", differences);
+  const RunInfo before = ReadRunInfo(directory);
+  if (before.tokenizer_hash != info.tokenizer_hash || before.train_hash != info.train_hash ||
+      before.validation_hash != info.validation_hash) {
+    differences.push_back("the contents of data.path");
+  }
+  if (differences.empty()) return;
+  throw Error({.what = fmt::format("the directory holds a run of another configuration: {}",
+                                   fmt::join(differences, ", ")),
+               .where = directory,
+               .remedy = "choose another --out, or --fresh to discard the old run"});
+}
+
+class Trainer {
+ public:
+  Trainer(const RunConfig& config, PreparedData data, const std::string& directory,
+          const TrainCallbacks& callbacks);
+
+  std::optional<RunResult> Run();
+
+ private:
+  void Resume();
+  StepMetrics Step();
+  // Runs the batch's sequences through the model, a micro-batch at a time.
+  LossSums Accumulate();
+  Score Validate(int64_t max_tokens);
+  void Save();
+  RunResult Result(const Score& score);
+  bool Due(int64_t every) const { return every > 0 && state_.step % every == 0; }
+
+  const RunConfig& config_;
+  PreparedData data_;
+  std::string directory_;
+  const TrainCallbacks& callbacks_;
+  int64_t steps_;
+  int64_t eval_every_;
+  std::unique_ptr<Backend> ops_;
+  Model model_;
+  std::optional<AdamW> optimizer_;
+  TrainSamples samples_;
+  std::vector<int32_t> token_bytes_;
+  TrainState state_;
+  int64_t saved_step_ = -1;
+  int consecutive_skips_ = 0;
+  std::vector<int32_t> ids_;      // [batch, length]
+  std::vector<int32_t> targets_;  // [batch, length]
+};
+
+Trainer::Trainer(const RunConfig& config, PreparedData data, const std::string& directory,
+                 const TrainCallbacks& callbacks)
+    : config_(config),
+      data_(std::move(data)),
+      directory_(directory),
+      callbacks_(callbacks),
+      steps_(config.Steps()),
+      eval_every_(config.train.eval_every > 0 ? config.train.eval_every
+                                              : std::max<int64_t>(1, steps_ / 10)),
+      ops_(config.system.MakeBackend()),
+      model_(config.model.config, {.purpose = Purpose::kTrain,
+                                   .batch = config.train.effective_micro_batch(),
+                                   .length = config.train.length,
+                                   .recompute = config.system.recompute}),
+      samples_(data_.train, config.train.length, config.train.seed),
+      token_bytes_(data_.tokenizer.TokenByteCounts()),
+      ids_(config.train.tokens_per_step()),
+      targets_(config.train.tokens_per_step()) {
+  model_.Allocate(*ops_);
+  optimizer_.emplace(model_.params(), config.optimizer);
+}
+
+void Trainer::Resume() {
+  if (const auto checkpoint = FindCheckpoint(directory_, callbacks_.note)) {
+    state_ = LoadCheckpoint(*checkpoint, model_.params(), *optimizer_);
+    saved_step_ = state_.step;
+    callbacks_.note(fmt::format("continuing from step {} of {}", state_.step, steps_));
+  } else {
+    model_.params().Initialize(config_.train.seed);
+  }
+}
+
+std::optional<RunResult> Trainer::Run() {
+  Resume();
+  MetricsLog metrics(directory_, state_.step);
+  const int64_t tokens_per_step = config_.train.tokens_per_step();
+  Progress progress(config_.name, steps_ * tokens_per_step, "tokens", callbacks_.progress);
+  progress.SkipTo(state_.step * tokens_per_step);
+  while (state_.step < steps_) {
+    if (InterruptRequested()) {
+      Save();
+      metrics.Flush();
+      return std::nullopt;
+    }
+    const StepMetrics step = Step();
+    metrics.Add(step);
+    callbacks_.step(step);
+    progress.Update(state_.step * tokens_per_step, fmt::format("loss {:.3f}", step.loss));
+    if (state_.step < steps_ && Due(eval_every_)) {
+      const Score score = Validate(config_.train.eval_tokens);
+      metrics.Add(ValidationMetrics{state_.step, state_.tokens, score.loss(), score.perplexity(),
+                                    score.bits_per_byte()});
+    }
+    if (Due(config_.train.checkpoint_every)) Save();
+  }
+  const Score score = Validate(0);
+  metrics.Add(ValidationMetrics{state_.step, state_.tokens, score.loss(), score.perplexity(),
+                                score.bits_per_byte()});
+  Save();
+  const RunResult result = Result(score);
+  WriteFileAtomically(ResultPath(directory_), WriteFields(result).dump(2) + "\n");
+  progress.Finish(fmt::format("validation loss {:.4f}, {:.4f} bits per byte", score.loss(),
+                              score.bits_per_byte()));
+  return result;
+}
+
+StepMetrics Trainer::Step() {
+  const Clock::time_point start = Clock::now();
+  const int64_t first = state_.step * config_.train.batch;
+  const int length = config_.train.length;
+  for (int b = 0; b < config_.train.batch; ++b) {
+    const size_t begin = size_t(b) * length;
+    samples_.Fill(first + b, std::span(ids_).subspan(begin, length),
+                  std::span(targets_).subspan(begin, length));
+  }
+  ops_->Zero(model_.params().grads());
+  const LossSums sums = Accumulate();
+
+  StepMetrics metrics;
+  metrics.step = ++state_.step;
+  metrics.tokens = state_.tokens += sums.tokens;
+  metrics.loss = sums.cross_entropy / static_cast<double>(sums.tokens);
+  metrics.z_loss = sums.z_loss / static_cast<double>(sums.tokens);
+  metrics.learning_rate = LearningRateAt(config_.optimizer, state_.step, steps_);
+  metrics.gradient_norm = AdamW::GradientNorm(*ops_, model_.params());
+  metrics.skipped = !std::isfinite(metrics.loss) || !std::isfinite(metrics.gradient_norm);
+  if (metrics.skipped) {
+    ++state_.skipped_steps;
+    if (++consecutive_skips_ >= config_.train.max_skipped_steps) {
+      throw Error(
+          {.what = fmt::format("loss or gradient was not finite in {} steps in a row, up to "
+                               "step {}",
+                               consecutive_skips_, state_.step),
+           .where = directory_,
+           .remedy = "lower optimizer.learning_rate or lengthen optimizer.warmup_steps; "
+                     "weights and checkpoints are as they were before those steps"});
+    }
+  } else {
+    consecutive_skips_ = 0;
+    optimizer_->Step(*ops_, model_.params(), state_.step, metrics.learning_rate,
+                     metrics.gradient_norm);
+  }
+  metrics.step_seconds = SecondsSince(start);
+  state_.train_seconds += metrics.step_seconds;
+  return metrics;
+}
+
+LossSums Trainer::Accumulate() {
+  const TrainOptions& train = config_.train;
+  // Every token of the step counts alike, however it is cut into micro-batches.
+  const int64_t scored = std::ranges::count_if(targets_, [](int32_t id) { return id >= 0; });
+  LossSums sums;
+  for (int first = 0; first < train.batch; first += train.effective_micro_batch()) {
+    const int batch = std::min(train.effective_micro_batch(), train.batch - first);
+    const size_t begin = size_t(first) * train.length;
+    const size_t count = size_t(batch) * train.length;
+    sums += model_.LossAndGradients({batch, train.length, std::span(ids_).subspan(begin, count),
+                                     std::span(targets_).subspan(begin, count)},
+                                    1.0 / static_cast<double>(scored));
+  }
+  return sums;
+}
+
+Score Trainer::Validate(int64_t max_tokens) {
+  return ScoreStream(model_, data_.validation, token_bytes_,
+                     {.length = config_.train.length,
+                      .batch = config_.train.effective_micro_batch(),
+                      .max_tokens = max_tokens});
+}
+
+void Trainer::Save() {
+  if (saved_step_ == state_.step) return;
+  state_.peak_memory_bytes = std::max(state_.peak_memory_bytes, PeakMemoryBytes().value_or(0));
+  SaveCheckpoint(directory_, model_.params(), *optimizer_, state_, config_.train.keep_checkpoints);
+  saved_step_ = state_.step;
+}
+
+RunResult Trainer::Result(const Score& score) {
+  const View weights = model_.params().values();
+  const std::string_view bytes(reinterpret_cast<const char*>(weights.data),
+                               weights.elements() * SizeOf(weights.dtype));
+  return {.steps = state_.step,
+          .tokens = state_.tokens,
+          .skipped_steps = state_.skipped_steps,
+          .validation_loss = score.loss(),
+          .perplexity = score.perplexity(),
+          .bits_per_byte = score.bits_per_byte(),
+          .validation_tokens = score.tokens,
+          .validation_bytes = score.bytes,
+          .tokens_per_s = static_cast<double>(state_.tokens) / state_.train_seconds,
+          .train_seconds = state_.train_seconds,
+          .peak_memory_bytes = state_.peak_memory_bytes,
+          .weights_hash = HashHex(HashBytes(bytes))};
+}
+
+}  // namespace
+
+std::optional<RunResult> Train(const RunConfig& asked, const std::string& directory,
+                               ExistingRun existing, const TrainCallbacks& callbacks) {
+  PreparedData data = PreparedData::Open(asked.data.path);
+  const RunConfig config = Resolve(asked, data.tokenizer);
+  const RunInfo info = DescribeRun(data, *config.system.MakeBackend());
+  if (existing == ExistingRun::kDiscard && std::filesystem::exists(ConfigPath(directory))) {
+    std::filesystem::remove_all(directory);
+  }
+  if (std::filesystem::exists(ConfigPath(directory))) {
+    CheckSameRun(directory, config, info);
+    if (const auto result = FindResult(directory)) {
+      callbacks.note("this run has finished already");
+      return result;
+    }
+  } else {
+    CreateDirectories(directory);
+    data.tokenizer.Save(TokenizerPath(directory));
+    WriteFileAtomically(InfoPath(directory), WriteFields(info).dump(2) + "\n");
+    WriteFileAtomically(ConfigPath(directory), ToToml(WriteFields(config)));
+  }
+  ResetPeakMemory();
+  return Trainer(config, std::move(data), directory, callbacks).Run();
+}
+
+}  // namespace sandglass

@@ -1,0 +1,384 @@
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <set>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/interrupt.h"
+#include "base/random.h"
+#include "train/checkpoint.h"
+#include "train/optimizer.h"
+
+namespace sandglass {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Every byte a token, and end-of-text.
+Tokenizer ByteTokenizer(SplitPattern pattern = SplitPattern::kGpt2) {
+  TokenizerSpec spec;
+  spec.regex = SplitRegex(pattern);
+  for (int byte = 0; byte < 256; ++byte) spec.tokens.push_back(std::string(1, char(byte)));
+  spec.tokens.push_back(std::string(kEndOfText));
+  spec.special = {256};
+  return Tokenizer(spec);
+}
+
+void WriteShard(const std::string& path, const Tokenizer& tokenizer, int documents,
+                const char* stream_name) {
+  TokenShardWriter writer(
+      path,
+      {.vocabulary = tokenizer.vocabulary(), .tokenizer_hash = tokenizer.hash(), .source = "test"});
+  RandomStream random(1, stream_name);
+  for (int i = 0; i < documents; ++i) {
+    std::vector<TokenId> tokens = {tokenizer.end_of_text()};
+    for (int t = 0; t < 40; ++t) tokens.push_back('a' + (i + t + int(random.NextBelow(3))) % 20);
+    writer.AddDocument(tokens, 40);
+  }
+  writer.Commit();
+}
+
+class TrainTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = ::testing::TempDir() + "/train_test_" +
+            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(root_);
+    CreateDirectories(root_ + "/data");
+    const Tokenizer tokenizer = ByteTokenizer();
+    tokenizer.Save(root_ + "/data/tokenizer.json");
+    WriteShard(root_ + "/data/train.bin", tokenizer, 20, "train");
+    WriteShard(root_ + "/data/validation.bin", tokenizer, 3, "validation");
+    config_.name = "test";
+    config_.model.config = FamilyConfig(Family::kHourglass, Shape::Parse("L1-d8-a2x4-f2x6"), 0);
+    config_.data.path = root_ + "/data";
+    config_.train = {.tokens = 8 * 4 * 16, .batch = 4, .length = 16, .eval_every = 3};
+    config_.optimizer.learning_rate = 0.01;
+    config_.system.threads = 2;
+  }
+  void TearDown() override {
+    SetInterruptRequested(false);
+    fs::remove_all(root_);
+  }
+
+  std::optional<RunResult> Run(const std::string& name, const RunConfig& config,
+                               ExistingRun existing = ExistingRun::kContinue) {
+    return Train(config, root_ + "/" + name, existing, callbacks_);
+  }
+  // Trains until the step is done, then interrupts as Ctrl-C would.
+  void RunUntil(int64_t step, const std::string& name, const RunConfig& config) {
+    TrainCallbacks callbacks = callbacks_;
+    callbacks.step = [step](const StepMetrics& metrics) {
+      if (metrics.step == step) SetInterruptRequested(true);
+    };
+    EXPECT_FALSE(Train(config, root_ + "/" + name, ExistingRun::kContinue, callbacks).has_value());
+    SetInterruptRequested(false);
+  }
+  ErrorParts FailureOf(const std::string& name, const RunConfig& config) {
+    try {
+      Run(name, config);
+    } catch (const Error& error) {
+      return error.parts();
+    }
+    ADD_FAILURE() << "no error was thrown";
+    return {};
+  }
+  bool Noted(const std::string& text) const {
+    for (const std::string& note : notes_) {
+      if (note.find(text) != std::string::npos) return true;
+    }
+    return false;
+  }
+
+  std::string root_;
+  RunConfig config_;
+  std::vector<std::string> notes_;
+  TrainCallbacks callbacks_{.progress = ProgressMode::kSilent,
+                            .note = [this](std::string_view note) { notes_.emplace_back(note); }};
+};
+
+TEST_F(TrainTest, ResumeGivesTheUninterruptedRunBitForBit) {
+  const RunResult whole = *Run("whole", config_);
+  EXPECT_EQ(whole.steps, 8);
+  EXPECT_EQ(whole.tokens, 8 * 4 * 16);
+  EXPECT_EQ(whole.validation_tokens, 3 * 41 - 1);
+  EXPECT_EQ(whole.validation_bytes, 3 * 40);
+  RunUntil(2, "pieces", config_);
+  RunUntil(5, "pieces", config_);
+  const RunResult pieces = *Run("pieces", config_);
+  EXPECT_TRUE(Noted("continuing from step 5 of 8"));
+  EXPECT_EQ(pieces.weights_hash, whole.weights_hash);
+  EXPECT_EQ(pieces.validation_loss, whole.validation_loss);
+
+  const RunMetrics expected = ReadMetrics(root_ + "/whole");
+  const RunMetrics resumed = ReadMetrics(root_ + "/pieces");
+  ASSERT_EQ(resumed.steps.size(), 8u);
+  ASSERT_EQ(expected.steps.size(), 8u);
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(resumed.steps[i].step, int64_t(i) + 1);
+    EXPECT_EQ(resumed.steps[i].loss, expected.steps[i].loss);
+    EXPECT_EQ(resumed.steps[i].learning_rate, expected.steps[i].learning_rate);
+  }
+  EXPECT_EQ(resumed.validations.size(), 3u);  // after steps 3, 6 and at the end
+}
+
+TEST_F(TrainTest, ACrashAfterTheCheckpointDropsTheLaterMetrics) {
+  config_.train.checkpoint_every = 3;
+  const RunResult whole = *Run("whole", config_);
+  RunUntil(7, "crashed", config_);
+  fs::remove_all(root_ + "/crashed/checkpoints/step-00000007");
+  EXPECT_EQ(Run("crashed", config_)->weights_hash, whole.weights_hash);
+  EXPECT_TRUE(Noted("continuing from step 6"));
+  const RunMetrics metrics = ReadMetrics(root_ + "/crashed");
+  ASSERT_EQ(metrics.steps.size(), 8u);
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(metrics.steps[i].step, int64_t(i) + 1);
+}
+
+TEST_F(TrainTest, ADamagedCheckpointIsReportedAndThePreviousOneUsed) {
+  config_.train.checkpoint_every = 2;
+  const RunResult whole = *Run("whole", config_);
+  RunUntil(5, "damaged", config_);
+  const std::string path = root_ + "/damaged/checkpoints/step-00000005/model.safetensors";
+  std::string bytes = ReadFile(path);
+  bytes[bytes.size() - 3] ^= 1;
+  WriteFileAtomically(path, bytes);
+  EXPECT_EQ(Run("damaged", config_)->weights_hash, whole.weights_hash);
+  EXPECT_TRUE(Noted("checksum of model.safetensors does not hold"));
+  EXPECT_TRUE(Noted("continuing from step 4"));
+}
+
+TEST_F(TrainTest, AFailedSaveLeavesTheEarlierCheckpoint) {
+  RunUntil(3, "full", config_);
+  // A limit on file sizes fails writes as a full disk does, and is to be had without a full disk.
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 9000;  // enough for metrics, too little for the weights
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const ErrorParts parts = FailureOf("full", config_);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_NE(parts.what.find("cannot write"), std::string::npos) << parts.what;
+  EXPECT_NE(parts.where.find("model.safetensors"), std::string::npos) << parts.where;
+  EXPECT_TRUE(fs::exists(root_ + "/full/checkpoints/step-00000003/manifest.json"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_ + "/full/checkpoints"), {}), 1);
+  EXPECT_EQ(Run("full", config_)->weights_hash, Run("whole", config_)->weights_hash);
+}
+
+TEST_F(TrainTest, OldCheckpointsAreRemoved) {
+  config_.train.checkpoint_every = 1;
+  config_.train.keep_checkpoints = 3;
+  Run("keep", config_);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(root_ + "/keep/checkpoints")) {
+    names.insert(entry.path().filename());
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"step-00000006", "step-00000007", "step-00000008"}));
+}
+
+TEST_F(TrainTest, FinishedRunsAreNotRepeatedAndOthersNotOverwritten) {
+  const RunResult first = *Run("run", config_);
+  int steps = 0;
+  callbacks_.step = [&steps](const StepMetrics&) { ++steps; };
+  EXPECT_EQ(Run("run", config_)->weights_hash, first.weights_hash);
+  EXPECT_EQ(steps, 0);
+
+  RunConfig other = config_;
+  other.train.batch = 2;
+  const ErrorParts parts = FailureOf("run", other);
+  EXPECT_NE(parts.what.find("train.batch (4, now 2)"), std::string::npos) << parts.what;
+  EXPECT_EQ(ReadRunConfig(root_ + "/run").train.batch, 4);
+  // Settings of speed alone are free to change.
+  RunConfig faster = config_;
+  faster.system.recompute = Recompute::kNothing;
+  EXPECT_EQ(Run("run", faster)->weights_hash, first.weights_hash);
+
+  EXPECT_NE(Run("run", other, ExistingRun::kDiscard)->weights_hash, first.weights_hash);
+  EXPECT_EQ(steps, 16);
+}
+
+TEST_F(TrainTest, ChangedDataIsNoticedOnResume) {
+  RunUntil(2, "run", config_);
+  WriteShard(root_ + "/data/train.bin", ByteTokenizer(), 21, "other");
+  EXPECT_NE(FailureOf("run", config_).what.find("contents of data.path"), std::string::npos);
+}
+
+TEST_F(TrainTest, ATokenizerOfOtherDataIsRefused) {
+  ByteTokenizer(SplitPattern::kCl100k).Save(root_ + "/data/tokenizer.json");
+  EXPECT_NE(FailureOf("run", config_).what.find("tokenizer"), std::string::npos);
+  EXPECT_FALSE(fs::exists(root_ + "/run"));
+}
+
+TEST_F(TrainTest, ImpossibleConfigurationsAreRefusedBeforeAnythingIsWritten) {
+  const auto refused = [&](const std::string& assignment) {
+    const ConfigTree tree = ParseToml(ToToml(WriteFields(config_)), "run.toml");
+    const RunConfig config = RunConfig::FromTree(tree, {assignment});
+    const ErrorParts parts = FailureOf("run", config);
+    EXPECT_FALSE(fs::exists(root_ + "/run")) << assignment;
+    return parts;
+  };
+  EXPECT_EQ(refused("train.batch=0").where, "train.batch");
+  EXPECT_EQ(refused("train.tokens=0").what, "no training budget is given");
+  EXPECT_EQ(refused("train.tokens_per_parameter=20").what, "two training budgets are given");
+  EXPECT_EQ(refused("optimizer.learning_rate=0").where, "optimizer.learning_rate");
+  EXPECT_EQ(refused("optimizer.beta2=1").where, "optimizer.beta2");
+  EXPECT_EQ(refused("model.vocabulary=200").where, "model.vocabulary");
+  EXPECT_EQ(refused("name=a/b").where, "name");
+  EXPECT_NE(refused("data.path=/no-such-directory").what.find("no such data"), std::string::npos);
+}
+
+TEST_F(TrainTest, NonFiniteLossSkipsStepsThenStops) {
+  config_.optimizer.learning_rate = 1e30;
+  config_.optimizer.warmup_steps = 0;
+  config_.train.tokens = 100 * 4 * 16;
+  config_.train.max_skipped_steps = 4;
+  config_.train.checkpoint_every = 1;
+  const ErrorParts parts = FailureOf("nan", config_);
+  EXPECT_NE(parts.what.find("4 steps in a row"), std::string::npos) << parts.what;
+  // The weights are those of the last step that was not skipped, in every checkpoint since.
+  const RunMetrics metrics = ReadMetrics(root_ + "/nan");
+  EXPECT_TRUE(metrics.steps.back().skipped);
+  EXPECT_TRUE(std::isnan(metrics.steps.back().loss) || std::isinf(metrics.steps.back().loss) ||
+              !std::isfinite(metrics.steps.back().gradient_norm));
+}
+
+TEST_F(TrainTest, BudgetInTokensPerParameterDerivesTheSteps) {
+  config_.train.tokens = 0;
+  config_.train.tokens_per_parameter = 2;
+  config_.model.config.vocabulary = 257;
+  // 4 attention matrices of 8x8, 2 sub-MLPs of 3*8*6, norms 8*(1+2) + 8.
+  const int64_t parameters = 4 * 64 + 2 * 144 + 24 + 8;
+  EXPECT_EQ(config_.Steps(), (2 * parameters + 63) / 64);
+}
+
+// Gradients of a batch in one piece, in double on the reference backend.
+TEST(Accumulation, TwoTimesOneEqualsOneTimesTwo) {
+  // Documents of 11 and 5 scored tokens: a mean of means would weigh them alike.
+  std::vector<int32_t> ids(24), targets(24, kIgnoredTarget);
+  RandomStream random(4, "ids");
+  for (int32_t& id : ids) id = static_cast<int32_t>(random.NextBelow(50));
+  for (int t = 0; t < 11; ++t) targets[t] = ids[t + 1];
+  for (int t = 12; t < 17; ++t) targets[t] = ids[t + 1];
+  const auto ops = MakeReferenceBackend(DType::kF64);
+  std::vector<double> gradients[2];
+  for (const int micro_batch : {1, 2}) {
+    Model model(FamilyConfig(Family::kLlama, Shape::Parse("L2-d8-a2x4-f1x12"), 50),
+                {.batch = micro_batch, .length = 12, .dtype = DType::kF64});
+    model.Allocate(*ops);
+    model.params().Initialize(1);
+    for (int first = 0; first < 2; first += micro_batch) {
+      const size_t begin = size_t(first) * 12, count = size_t(micro_batch) * 12;
+      model.LossAndGradients({micro_batch, 12, std::span(ids).subspan(begin, count),
+                              std::span(targets).subspan(begin, count)},
+                             1.0 / 16);
+    }
+    const double* grads = model.params().grads().Row<double>();
+    gradients[micro_batch - 1].assign(grads, grads + model.params().slab_elements());
+  }
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < gradients[0].size(); ++i) {
+    difference += std::pow(gradients[0][i] - gradients[1][i], 2);
+    norm += std::pow(gradients[0][i], 2);
+  }
+  EXPECT_GT(norm, 0);
+  EXPECT_LT(std::sqrt(difference / norm), 1e-12);
+}
+
+TEST_F(TrainTest, MicroBatchesGiveTheSameRunButForRounding) {
+  const double whole = Run("whole", config_)->validation_loss;
+  for (const int micro_batch : {1, 3}) {
+    RunConfig config = config_;
+    config.train.micro_batch = micro_batch;
+    const double loss = Run("micro" + std::to_string(micro_batch), config)->validation_loss;
+    EXPECT_NEAR(loss / whole, 1.0, 1e-5);
+  }
+}
+
+TEST(Overfitting, OneBatchIsLearntByHeart) {
+  for (const Family family : {Family::kLlama, Family::kHourglass, Family::kOlmo2}) {
+    const char* shape = family == Family::kHourglass ? "L2-d32-a2x16-f3x16" : "L2-d32-a2x16-f1x48";
+    const auto ops = MakeReferenceBackend(DType::kF32);
+    Model model(FamilyConfig(family, Shape::Parse(shape), 40), {.batch = 2, .length = 12});
+    model.Allocate(*ops);
+    model.params().Initialize(1);
+    std::vector<int32_t> ids(24), targets(24);
+    RandomStream random(4, "ids");
+    for (int32_t& id : ids) id = static_cast<int32_t>(random.NextBelow(40));
+    for (int32_t& id : targets) id = static_cast<int32_t>(random.NextBelow(40));
+    OptimizerOptions options;
+    options.weight_decay = 0;
+    AdamW optimizer(model.params(), options);
+    const Batch batch{2, 12, ids, targets};
+    const double first = model.Loss(batch).cross_entropy / 24;
+    EXPECT_NEAR(first, std::log(40.0), 0.2);
+    for (int step = 1; step <= 150; ++step) {
+      ops->Zero(model.params().grads());
+      model.LossAndGradients(batch, 1.0 / 24);
+      optimizer.Step(*ops, model.params(), step, 0.01, AdamW::GradientNorm(*ops, model.params()));
+    }
+    EXPECT_LT(model.Loss(batch).cross_entropy / 24, 0.02) << EnumName(family);
+  }
+}
+
+TEST(LearningRate, WarmsUpThenFollowsTheCosine) {
+  OptimizerOptions options;
+  options.learning_rate = 1.0;
+  options.min_learning_rate = 0.2;
+  options.warmup_steps = 4;
+  EXPECT_DOUBLE_EQ(LearningRateAt(options, 1, 20), 0.25);
+  EXPECT_DOUBLE_EQ(LearningRateAt(options, 4, 20), 1.0);
+  EXPECT_DOUBLE_EQ(LearningRateAt(options, 12, 20), 0.6);
+  EXPECT_NEAR(LearningRateAt(options, 20, 20), 0.2, 1e-15);
+  EXPECT_DOUBLE_EQ(LearningRateAt({.learning_rate = 1.0}, 10, 100), 1.0);  // a tenth warms up
+  EXPECT_NEAR(LearningRateAt({.learning_rate = 1.0}, 100, 100), 0.1, 1e-15);
+}
+
+TEST(AdamW, DecaysTheNamedGroupsAloneAndClips) {
+  ParamTable params;
+  Param weight, gain;
+  params.Declare(weight, "w", ParamRole::kFfn, 1, 2, {});
+  params.Declare(gain, "g", ParamRole::kNorm, 1, 2, {ParamInit::Kind::kOnes});
+  params.Grant(DType::kF64, true);
+  const auto ops = MakeReferenceBackend(DType::kF64);
+  for (double* value : {weight.value.Row<double>(), gain.value.Row<double>()}) {
+    value[0] = value[1] = 2.0;
+  }
+  weight.grad.Row<double>()[0] = 3.0;
+  gain.grad.Row<double>()[0] = 4.0;
+  OptimizerOptions options;
+  options.clip_norm = 1.0;
+  AdamW optimizer(params, options);
+  const double norm = AdamW::GradientNorm(*ops, params);
+  EXPECT_DOUBLE_EQ(norm, 5.0);
+  optimizer.Step(*ops, params, 1, 0.1, norm);
+  // The first step moves by the learning rate in the gradient's direction; decay adds 0.1*0.1*2.
+  EXPECT_NEAR(weight.value.Row<double>()[0], 2.0 - 0.1 - 0.02, 1e-8);
+  EXPECT_NEAR(weight.value.Row<double>()[1], 2.0 - 0.02, 1e-8);
+  EXPECT_NEAR(gain.value.Row<double>()[0], 2.0 - 0.1, 1e-8);
+  EXPECT_EQ(gain.value.Row<double>()[1], 2.0);
+  EXPECT_NEAR(optimizer.first_moment().Row<double>()[0], 0.1 * 3.0 / 5.0, 1e-15);  // clipped
+}
+
+TEST(RunConfig, FamilyGivesDefaultsThatKeysOverride) {
+  const char* text =
+      "[model]\nfamily = \"olmo2\"\nshape = \"L2-d8-a2x4-f1x16\"\nrope_theta = 1e4\n";
+  const RunConfig config = RunConfig::FromTree(ParseToml(text, "run.toml"));
+  EXPECT_EQ(config.model.config.norm, NormPlacement::kPost);
+  EXPECT_EQ(config.model.config.qk_norm, QkNorm::kFullWidth);
+  EXPECT_EQ(config.model.config.rope_theta, 1e4);
+  const RunConfig changed =
+      RunConfig::FromTree(ParseToml(text, "run.toml"), {"model.family=llama", "train.batch=3"});
+  EXPECT_EQ(changed.model.config.norm, NormPlacement::kPre);
+  EXPECT_EQ(changed.train.batch, 3);
+  EXPECT_THROW(RunConfig::FromTree(ParseToml("[train]\ntokes = 3\n", "run.toml")), Error);
+}
+
+}  // namespace
+}  // namespace sandglass
