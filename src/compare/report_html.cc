@@ -116,6 +116,10 @@ std::string Number(double value, int decimals) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, decimals) : "–";
 }
 
+std::string Rate(double tokens_per_s) {
+  return std::isfinite(tokens_per_s) ? WithThousands(std::llround(tokens_per_s)) : "–";
+}
+
 std::string Bytes(std::optional<int64_t> bytes) {
   return bytes ? HumanBytes(static_cast<double>(*bytes)) : "–";
 }
@@ -289,19 +293,18 @@ class HtmlReport {
         {"variant", "training FLOPs<br>per token", "decoding FLOPs<br>per token",
          "training tokens<br>per second", "time per run", "KV cache<br>per token", "peak memory"},
         Rows([&](const VariantSummary& v) -> std::vector<std::string> {
-          return {
-              relative(Abbreviated(v.variant->train_flops_per_token),
-                       v.variant->train_flops_per_token, b.variant->train_flops_per_token),
-              relative(Abbreviated(v.variant->decode_flops_per_token),
-                       v.variant->decode_flops_per_token, b.variant->decode_flops_per_token),
-              relative(Number(v.tokens_per_s.mean, 0), v.tokens_per_s.mean, b.tokens_per_s.mean),
-              relative(Duration(v.wall_s.mean), v.wall_s.mean, b.wall_s.mean),
-              relative(Bytes(v.variant->kv_cache_bytes_per_token),
-                       static_cast<double>(v.variant->kv_cache_bytes_per_token),
-                       static_cast<double>(b.variant->kv_cache_bytes_per_token)),
-              relative(Bytes(v.peak_memory_bytes),
-                       static_cast<double>(v.peak_memory_bytes.value_or(0)),
-                       static_cast<double>(b.peak_memory_bytes.value_or(0)))};
+          return {relative(Abbreviated(v.variant->train_flops_per_token),
+                           v.variant->train_flops_per_token, b.variant->train_flops_per_token),
+                  relative(Abbreviated(v.variant->decode_flops_per_token),
+                           v.variant->decode_flops_per_token, b.variant->decode_flops_per_token),
+                  relative(Rate(v.tokens_per_s.mean), v.tokens_per_s.mean, b.tokens_per_s.mean),
+                  relative(Duration(v.wall_s.mean), v.wall_s.mean, b.wall_s.mean),
+                  relative(Bytes(v.variant->kv_cache_bytes_per_token),
+                           static_cast<double>(v.variant->kv_cache_bytes_per_token),
+                           static_cast<double>(b.variant->kv_cache_bytes_per_token)),
+                  relative(Bytes(v.peak_memory_bytes),
+                           static_cast<double>(v.peak_memory_bytes.value_or(0)),
+                           static_cast<double>(b.peak_memory_bytes.value_or(0)))};
         }));
   }
 
@@ -310,12 +313,12 @@ class HtmlReport {
     for (size_t i = 0; i < summary_.variants.size(); ++i) {
       for (const ReportRun& run : summary_.variants[i].variant->runs) {
         const bool finished = run.status == RunStatus::kFinished;
-        rows.push_back(
-            {Name(i), std::to_string(run.seed), finished ? Number(run.validation_loss, 5) : "–",
-             finished ? Number(run.perplexity, 4) : "–",
-             finished ? Number(run.bits_per_byte, 5) : "–", WithThousands(run.tokens),
-             Number(run.tokens_per_s, 0), Duration(run.wall_s), Bytes(run.peak_memory_bytes),
-             finished ? "finished" : Badge("failed") + Small(Escaped(run.message))});
+        rows.push_back({Name(i), std::to_string(run.seed),
+                        finished ? Number(run.validation_loss, 5) : "–",
+                        finished ? Number(run.perplexity, 4) : "–",
+                        finished ? Number(run.bits_per_byte, 5) : "–", WithThousands(run.tokens),
+                        Rate(run.tokens_per_s), Duration(run.wall_s), Bytes(run.peak_memory_bytes),
+                        finished ? "finished" : Badge("failed") + Small(Escaped(run.message))});
       }
     }
     return Table({"variant", "seed", "loss,<br>nats per token", "perplexity", "bits per byte",

@@ -160,8 +160,10 @@ class TextReport {
     for (const VariantSummary& summary : summary_.variants) {
       const ReportVariant& variant = *summary.variant;
       const std::optional<int64_t>& peak = summary.peak_memory_bytes;
+      const double speed = summary.tokens_per_s.mean;
       table.Add({Name(summary), Abbreviated(variant.train_flops_per_token),
-                 Abbreviated(variant.decode_flops_per_token), Number(summary.tokens_per_s.mean, 0),
+                 Abbreviated(variant.decode_flops_per_token),
+                 std::isnan(speed) ? "–" : WithThousands(std::llround(speed)),
                  HumanBytes(static_cast<double>(variant.kv_cache_bytes_per_token)),
                  peak ? HumanBytes(static_cast<double>(*peak)) : "–",
                  std::isnan(summary.wall_s.mean) ? "–" : HumanDuration(summary.wall_s.mean)});

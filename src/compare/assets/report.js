@@ -108,7 +108,7 @@
       data: {datasets},
       options: {
         scales: {
-          x: axis('bits per byte, variant minus baseline (left of zero is better)', {
+          x: axis('difference, bits per byte (left is better)', {
             suggestedMin: 0, suggestedMax: 0,
             grid: {color: tick => color(tick.tick.value === 0 ? 'ink' : 'rule')},
             ticks: {maxTicksLimit: narrow() ? 5 : 11}}),
