@@ -229,9 +229,13 @@ TEST(Solver, TheCostPrefersTheRegionThatThePaperFoundBest) {
   search.layers = Choices::Parse("6,9,12,24");
   search.d_model = Choices::Parse("384,768,1024,1536");
   search.sub_mlps = Choices::Of(8);
-  EXPECT_EQ(Texts(Search(Llama("L12-d768-a12x64-f1x3072"), search)),
+  const SearchResult result = Search(Llama("L12-d768-a12x64-f1x3072"), search);
+  EXPECT_EQ(Texts(result),
             (std::vector<std::string>{"L9-d1024-a12x64-f8x384", "L6-d1536-a12x64-f8x384",
                                       "L12-d768-a12x64-f8x384", "L24-d384-a12x64-f8x384"}));
+  // Aligned to 128, half of 256; 1e-12 allows for rounding.
+  EXPECT_NEAR(result.solutions[0].cost, std::log(0.4 / 0.375) + 0.05, 1e-12);
+  EXPECT_NEAR(result.solutions[2].cost, std::log(0.5 / 0.4) + std::log(100.0 / 64.0) + 0.05, 1e-12);
   search.near = Shape::Parse("L12-d768-a12x64-f8x384");
   EXPECT_EQ(Texts(Search(Llama("L12-d768-a12x64-f1x3072"), search)).front(),
             "L12-d768-a12x64-f8x384");
@@ -292,6 +296,33 @@ TEST(Solver, NothingFoundNamesTheNearestAndWhatToChange) {
       << text.remedy;
   EXPECT_NE(text.remedy.find("tolerance = 0.002"), std::string::npos) << text.remedy;
   EXPECT_EQ(FailureOf([&] { BestMatch(baseline, baseline, search); }).what, text.what);
+}
+
+TEST(Solver, TheNearestAreTheClosestOfAllCombinations) {
+  BudgetSearch search;
+  search.layers = Choices::Parse("8..16");
+  search.d_model = Choices::Parse("512..1024:64");
+  search.sub_mlps = Choices::Of(4);
+  search.d_h_step = 56;
+  search.tolerance = 0.0;
+  const ModelConfig baseline = Llama("L12-d768-a12x64-f1x3077");
+  const SearchResult result = Search(baseline, search);
+  ASSERT_EQ(result.found, 0);
+  ASSERT_EQ(result.nearest.size(), 5u);
+  for (size_t i = 1; i < result.nearest.size(); ++i) {
+    EXPECT_LE(std::fabs(result.nearest[i - 1].error), std::fabs(result.nearest[i].error));
+  }
+  // A tolerance just below the fifth's error finds the same shapes, but for those that tie with it.
+  const double fifth = std::fabs(result.nearest.back().error);
+  std::set<std::string> closer;
+  for (const Solution& near : result.nearest) {
+    if (std::fabs(near.error) < fifth) closer.insert(near.shape.ToString());
+  }
+  search.tolerance = fifth * (1.0 - 1e-9);
+  const SearchResult wider = Search(baseline, search);
+  EXPECT_TRUE(wider.nearest.empty());
+  const std::vector<std::string> texts = Texts(wider);
+  EXPECT_EQ(std::set<std::string>(texts.begin(), texts.end()), closer);
 }
 
 TEST(Solver, HeldAttentionThatNoSizeMeetsIsExplained) {
