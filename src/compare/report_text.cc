@@ -76,6 +76,7 @@ class Table {
         const std::string padding(widths[i] - Width(row[i]), ' ');
         out += i == 0 ? row[i] + padding : "  " + padding + row[i];
       }
+      out.erase(out.find_last_not_of(' ') + 1);
       out += '\n';
     }
     return out;

@@ -13,9 +13,9 @@
     const limit = narrow() ? 14 : 32;
     return name.length > limit ? name.slice(0, limit - 1) + '…' : name;
   };
-  // Marks differ as well as colours; dashes tell variants that share a colour apart.
+  // Marks differ as well as colours; other marks and dashes tell variants that share a colour apart.
   const marks = ['circle', 'rectRot', 'triangle', 'rect', 'star', 'crossRot', 'cross', 'rectRounded'];
-  const mark = variant => marks[variant.series % marks.length];
+  const mark = variant => marks[(variant.series + 3 * variant.cycle) % marks.length];
   const dash = variant => [[], [6, 3], [2, 3]][variant.cycle % 3];
 
   const digits = (value, decimals) =>
@@ -180,7 +180,19 @@
       'training', run => run.training, 'loss, nats per token',
       ([, nats]) => [digits(nats, 4) + ' nats per token'], []);
 
-  // Means of families with enough members are joined, so that the shape of the dependence shows.
+  // The means of a family at each value (to three digits), in the order of the values.
+  function familyLine(family, values) {
+    const byValue = new Map();
+    variants.forEach((variant, i) => {
+      if (variant.family !== family || variant.loss === null) return;
+      const x = Number(values[i].toPrecision(3));
+      byValue.set(x, [...(byValue.get(x) ?? []), variant.loss]);
+    });
+    return [...byValue].sort(([a], [b]) => a - b).map(
+        ([x, losses]) => ({x, y: losses.reduce((a, b) => a + b) / losses.length}));
+  }
+
+  // Families with enough members are joined by a line, so that the shape of the dependence shows.
   function trend({axis: title, values}) {
     const datasets = [];
     variants.forEach((variant, i) => {
@@ -195,10 +207,8 @@
                                .map(run => ({x: values[i], y: run.loss}))});
     });
     for (const family of new Set(variants.map(variant => variant.family))) {
-      const data = variants.map((variant, i) => ({x: values[i], y: variant.loss, variant}))
-                       .filter(point => point.variant.family === family && point.y !== null)
-                       .sort((a, b) => a.x - b.x);
-      if (new Set(data.map(point => point.x)).size < 3) continue;
+      const data = familyLine(family, values);
+      if (data.length < 3) continue;
       datasets.push({data, group: family, order: 3, showLine: true, pointRadius: 0, borderWidth: 1,
                      pointHitRadius: 0, borderColor: color('muted')});
     }
