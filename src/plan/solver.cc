@@ -441,11 +441,4 @@ ErrorParts ExplainNoSolution(const SearchResult& result, const BudgetSearch& sea
   return parts;
 }
 
-Shape BestMatch(const ModelConfig& baseline, const ModelConfig& variant,
-                const BudgetSearch& search) {
-  const SearchResult result = SearchShapes(variant, Budget::Of(baseline, search.match), search);
-  if (result.found == 0) throw Error(ExplainNoSolution(result, search));
-  return result.solutions.front().shape;
-}
-
 }  // namespace sandglass

@@ -151,8 +151,4 @@ SearchResult SearchShapes(const ModelConfig& variant, const Budget& budget,
 // What to tell the user about a search that found nothing.
 ErrorParts ExplainNoSolution(const SearchResult& result, const BudgetSearch& search);
 
-// The first shape of the search for the baseline's budget. Throws Error if there is none.
-Shape BestMatch(const ModelConfig& baseline, const ModelConfig& variant,
-                const BudgetSearch& search);
-
 }  // namespace sandglass

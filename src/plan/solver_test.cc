@@ -155,7 +155,7 @@ TEST(Solver, FindsWhatBruteForceFinds) {
     return options[random.NextBelow(options.size())];
   };
   int64_t all_found = 0;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 30; ++i) {
     ModelConfig variant = Llama("L6-d32-a4x8-f1x100", 50);
     variant.qk_norm = one_of(QkNorm::kNone, QkNorm::kPerHead, QkNorm::kFullWidth);
     variant.embeddings = one_of(Embeddings::kTied, Embeddings::kUntied);
@@ -190,12 +190,12 @@ TEST(Solver, FindsWhatBruteForceFinds) {
       EXPECT_EQ(solution.parameters, CountOf(CountParameters(variant), search.match));
     }
   }
-  EXPECT_GT(all_found, 1000);  // the searches were not empty by mistake
+  EXPECT_GT(all_found, 500);  // the searches were not empty by mistake
 }
 
 TEST(Solver, RanksUniformWidthsThenCostThenError) {
   BudgetSearch search;
-  search.tolerance = 0.01;
+  search.tolerance = 0.003;
   search.mix_widths = true;
   search.layers = Choices::Parse("6..12");
   search.d_model = Choices::Parse("256..1024:32");
@@ -295,7 +295,6 @@ TEST(Solver, NothingFoundNamesTheNearestAndWhatToChange) {
             std::string::npos)
       << text.remedy;
   EXPECT_NE(text.remedy.find("tolerance = 0.002"), std::string::npos) << text.remedy;
-  EXPECT_EQ(FailureOf([&] { BestMatch(baseline, baseline, search); }).what, text.what);
 }
 
 TEST(Solver, TheNearestAreTheClosestOfAllCombinations) {
@@ -371,7 +370,7 @@ TEST(Solver, KvHeadsKeepTheBaselinesGrouping) {
   }
 }
 
-TEST(Solver, BestMatchCountsTheVariantsOwnFamily) {
+TEST(Solver, AVariantIsCountedByItsOwnFamily) {
   // OLMo-2 has QK-norm gains that LLaMA lacks: matched in total, its shape must be leaner.
   const ModelConfig llama = Llama("L12-d768-a12x64-f1x3072", 1000);
   ModelConfig olmo2 = FamilyConfig(Family::kOlmo2, {}, 1000);
@@ -379,8 +378,10 @@ TEST(Solver, BestMatchCountsTheVariantsOwnFamily) {
   search.match = Match::kTotal;
   search.hold = {Hold::kLayers, Hold::kDModel, Hold::kSubMlps};
   search.d_h_step = 1;
-  search.tolerance = 1.3e-4;  // one unit of width is 27,648 parameters of 114.8 million
-  olmo2.shape = BestMatch(llama, olmo2, search);
+  search.tolerance = 1e-4;  // the gains are 1.6e-4 of 114.8 million, one unit of width 2.4e-4
+  const SearchResult result = SearchShapes(olmo2, Budget::Of(llama, search.match), search);
+  ASSERT_EQ(result.found, 1);
+  olmo2.shape = result.solutions.front().shape;
   EXPECT_EQ(olmo2.shape.ToString(), "L12-d768-a12x64-f1x3071");
   EXPECT_EQ(CountParameters(llama).total() - CountParameters(olmo2).total(),
             3 * 768 * 12 - 12 * 2 * 768);
