@@ -76,7 +76,9 @@ void PrintRemarks(const CorpusReport& corpus) {
 void Run(const Arguments& arguments) {
   const PrepareReport report = PrepareCorpus(arguments.options);
   if (arguments.json) {
-    fmt::print("{}\n", ReportJson(report).dump(2));
+    // File names in the report need not be valid UTF-8.
+    fmt::print("{}\n", ReportJson(report).dump(2, ' ', /*ensure_ascii=*/false,
+                                               Json::error_handler_t::replace));
     return;
   }
   fmt::print("{:<12}{:>14}{:>16}{:>18}{:>14}\n", "", "documents", "tokens", "text bytes",

@@ -63,7 +63,8 @@ void RunTrain(const TrainArguments& arguments) {
                       {"text_bytes", report.text_bytes},
                       {"malformed_lines", report.malformed_lines},
                       {"first_malformed", report.first_malformed}};
-    fmt::print("{}\n", result.dump(2));
+    // File names in the report need not be valid UTF-8.
+    fmt::print("{}\n", result.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace));
     return;
   }
   fmt::print("{} tokens from {} bytes of text in {} documents\n",

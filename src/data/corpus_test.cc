@@ -47,7 +47,7 @@ std::string Zstd(std::string_view text) {
 std::string LongText() {
   RandomStream random(1, "text");
   std::string text;
-  while (text.size() < 3'000'000) {
+  while (text.size() < 1'500'000) {
     text += static_cast<char>('a' + random.NextBelow(26));
     if (random.NextBelow(60) == 0) text += '\n';
   }
@@ -196,7 +196,7 @@ TEST(Corpus, BlocksHoldEveryDocumentOnce) {
     ++blocks;
   }
   EXPECT_EQ(documents, Documents(path, DocumentUnit::kLine));
-  EXPECT_EQ(blocks, 3);  // 3 MB of text
+  EXPECT_EQ(blocks, 2);  // 1.5 MB of text
 }
 
 TEST(ParallelInOrder, KeepsTheOrderAndPassesErrorsOn) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
+#include <cctype>
 #include <cstring>
 
 #include "base/error.h"

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <unordered_set>
@@ -35,7 +36,14 @@ class StagingDirectory {
   // Nothing is written any more here, so a full disk cannot stop it half-way.
   void MoveIntoPlace() const {
     for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
-      fs::rename(entry.path(), out_ / entry.path().filename());
+      const fs::path target = out_ / entry.path().filename();
+      std::error_code failure;
+      fs::rename(entry.path(), target, failure);
+      if (failure) {
+        throw Error({.what = "cannot replace the file: " + failure.message(),
+                     .where = target.string(),
+                     .remedy = "name another directory with --out"});
+      }
     }
     SyncDirectory(out_.string());
   }
@@ -90,9 +98,11 @@ CorpusReport EncodeCorpus(const Tokenizer& tokenizer, CorpusOptions corpus_optio
   return corpus.report();
 }
 
-std::string DescribeSource(const CorpusOptions& corpus) {
-  return fmt::format("{} (documents: {})", fmt::join(corpus.inputs, ", "),
-                     EnumName(corpus.documents));
+std::string DescribeSource(const CorpusOptions& corpus, const std::string& part) {
+  std::vector<std::string> names = corpus.inputs;
+  std::replace(names.begin(), names.end(), std::string("-"), std::string("standard input"));
+  return fmt::format("{} (documents: {}), {}", fmt::join(names, ", "), EnumName(corpus.documents),
+                     part);
 }
 
 void CheckOptions(const PrepareOptions& options) {
@@ -128,20 +138,22 @@ PrepareReport PrepareCorpus(const PrepareOptions& options, ProgressMode progress
   const Tokenizer tokenizer = Tokenizer::Load(options.tokenizer);
   CreateDirectories(options.out);
   const StagingDirectory staging(options.out);
+  const bool split = options.validation_inputs.empty();
+  CorpusOptions validation_corpus = options.corpus;
+  if (!split) validation_corpus.inputs = options.validation_inputs;
+  const std::string part =
+      split ? fmt::format("split with validation {} and seed {}", options.validation, options.seed)
+            : "all documents";
   ShardInfo info;
   info.vocabulary = tokenizer.vocabulary();
   info.tokenizer_hash = tokenizer.hash();
-  info.source = DescribeSource(options.corpus);
+  info.source = DescribeSource(options.corpus, part);
   TokenShardWriter train(staging.PathOf(kTrainShardName), info);
-  CorpusOptions validation_corpus = options.corpus;
-  if (!options.validation_inputs.empty()) {
-    validation_corpus.inputs = options.validation_inputs;
-    info.source = DescribeSource(validation_corpus);
-  }
+  info.source = DescribeSource(validation_corpus, part);
   TokenShardWriter validation(staging.PathOf(kValidationShardName), info);
 
   PrepareReport report;
-  if (options.validation_inputs.empty()) {
+  if (split) {
     report.corpus = EncodeCorpus(
         tokenizer, options.corpus, options, progress_mode, [&](const EncodedDocument& document) {
           const double place = static_cast<double>(document.hash >> 11) * 0x1.0p-53;  // [0, 1)

@@ -24,10 +24,10 @@ PrepareReport Prepare(const PrepareOptions& options) {
   return PrepareCorpus(options, ProgressMode::kSilent);
 }
 
-// `count` different lines.
-std::string Lines(int count) {
+// `count` different lines, each ending in `padding`.
+std::string Lines(int count, const std::string& padding = "") {
   std::string text;
-  for (int i = 0; i < count; ++i) text += "line number " + std::to_string(i) + "\n";
+  for (int i = 0; i < count; ++i) text += "line number " + std::to_string(i) + padding + "\n";
   return text;
 }
 
@@ -82,7 +82,9 @@ TEST(Prepare, WritesBothSidesAndTheTokenizer) {
 
 TEST(Prepare, FilesDoNotDependOnThreadsAndKeepTheOrder) {
   const TestDirectory directory;
-  PrepareOptions options = Options(directory, directory.Write("in.txt", Lines(200'000)));
+  // 4 MB, which is several blocks.
+  const std::string text = Lines(20'000, std::string(180, '.'));
+  PrepareOptions options = Options(directory, directory.Write("in.txt", text));
   options.threads = 1;
   Prepare(options);
   const auto one = Contents(options.out);

@@ -76,7 +76,10 @@ void TokenShardWriter::WriteAs(std::span<const TokenId> tokens) {
 ShardInfo TokenShardWriter::Commit() {
   file_.Commit();
   info_.content_hash = HashHex(HashFile(file_.path()));
-  WriteFileAtomically(SidecarPath(file_.path()), WriteFields(info_).dump(2) + "\n");
+  // File names in `source` need not be valid UTF-8.
+  const std::string sidecar =
+      WriteFields(info_).dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+  WriteFileAtomically(SidecarPath(file_.path()), sidecar + "\n");
   return info_;
 }
 

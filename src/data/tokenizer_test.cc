@@ -82,7 +82,7 @@ TEST(PreTokenizer, LongRunsAreNoProblem) {
   for (const auto& [name, pattern] : kPatterns) {
     for (const char* unit : {" ", "\n", "a", ".", "\u3000", "7"}) {
       std::string text;
-      while (text.size() < 1'000'000) text += unit;
+      while (text.size() < 300'000) text += unit;
       size_t bytes = 0;
       for (const std::string& piece : Pieces(pattern, text)) bytes += piece.size();
       EXPECT_EQ(bytes, text.size());
@@ -147,6 +147,7 @@ TEST(Tokenizer, IdsEqualTheReferenceOnNastyStrings) {
 TEST(Tokenizer, RoundTripsAnyBytes) {
   for (const auto& [name, pattern] : kPatterns) {
     const Tokenizer tokenizer = Tokenizer::Load(TestData(name + ".json"));
+    const std::vector<int32_t> byte_counts = tokenizer.TokenByteCounts();
     Encoder encoder(tokenizer);
     RandomStream random(7, "round-trip");
     for (int i = 0; i < 3000; ++i) {
@@ -154,7 +155,7 @@ TEST(Tokenizer, RoundTripsAnyBytes) {
       const std::vector<TokenId> ids = encoder.Encode(text);
       ASSERT_EQ(tokenizer.Decode(ids), text);
       int64_t bytes = 0;
-      for (const TokenId id : ids) bytes += tokenizer.TokenByteCounts()[id];
+      for (const TokenId id : ids) bytes += byte_counts[id];
       ASSERT_EQ(bytes, std::ssize(text));
     }
   }
