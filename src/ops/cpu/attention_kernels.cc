@@ -145,13 +145,10 @@ class Head {
             int64_t{spec_.kv_length} - spec_.query_length};
   }
   // `width` is that of a head: E, or 1 in log_sum_exp.
-  QueryRows<const float> Queries(ConstView view, int64_t width) const {
-    return {view.Row<float>(int64_t{batch_} * spec_.query_length) + kv_head_ * group_ * width,
-            view.stride, group_, width};
-  }
-  QueryRows<float> Queries(View view, int64_t width) const {
-    return {view.Row<float>(int64_t{batch_} * spec_.query_length) + kv_head_ * group_ * width,
-            view.stride, group_, width};
+  template <class Byte>
+  auto Queries(BasicView<Byte> view, int64_t width) const {
+    auto* const row = view.template Row<float>(int64_t{batch_} * spec_.query_length);
+    return QueryRows{row + kv_head_ * group_ * width, view.stride, group_, width};
   }
   KeyRows Keys(ConstView view) const {
     return {view.Row<float>(int64_t{batch_} * spec_.kv_stride) + kv_head_ * spec_.head_width,
@@ -308,7 +305,7 @@ HWY_INLINE void Transpose4x4(const float* const from[4], float* const to[4]) {
 }
 #endif
 
-// Multiplies a tile [count, kLaneStride] by one number per lane, or by the same for all.
+// Multiplies a tile [count, lanes] by one factor per lane.
 HWY_INLINE void ScaleTile(float* tile, int64_t count, int64_t lanes, const float* factors) {
   const FullTag d;
   for (int64_t lane = 0; lane < lanes; lane += kLanes) {

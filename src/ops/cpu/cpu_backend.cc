@@ -112,18 +112,16 @@ class CpuBackend final : public Backend {
     SANDGLASS_CHECK(SameShape(dx, x) && SameShape(dy, x), "norm gradient sizes");
     SANDGLASS_CHECK(SameShape(dgain, gain), "gain gradient sizes");
     CheckNorm(inverse_rms, x, gain, spec);
-    for (int thread = 0; thread < team_.threads(); ++thread) {
-      std::fill_n(Workspace(thread, gain.cols), gain.cols, 0.0f);
-    }
-    team_.Ranges(RowSplit(x), [&](int part, int64_t begin, int64_t end) {
+    ReserveWorkspaces(gain.cols);
+    const auto dgain_of = [&](int part) { return ViewOf(Workspace(part), 1, gain.cols); };
+    const int parts = team_.Ranges(RowSplit(x), [&](int part, int64_t begin, int64_t end) {
       const int64_t rows = end - begin;
-      const View dgain_part = ViewOf(Workspace(part, gain.cols), 1, gain.cols);
+      const View dgain_part = dgain_of(part);
+      std::fill_n(dgain_part.Row<float>(), gain.cols, 0.0f);
       cpu::RmsNormBackward(dx.Rows(begin, rows), dgain_part, dy.Rows(begin, rows),
                            x.Rows(begin, rows), inverse_rms.Rows(begin, rows), gain, spec);
     });
-    for (int thread = 0; thread < team_.threads(); ++thread) {
-      cpu::Add(dgain, ViewOf(Workspace(thread, gain.cols), 1, gain.cols));
-    }
+    for (int part = 0; part < parts; ++part) cpu::Add(dgain, dgain_of(part));
   }
 
   void Rope(View x, ConstView cosines, ConstView sines, std::span<const int32_t> positions,
@@ -151,14 +149,14 @@ class CpuBackend final : public Backend {
         team_.threads() == 1 || heads >= wanted
             ? 1
             : std::min(cpu::AttentionRowBlocks(spec), (wanted + heads - 1) / heads);
-    const int64_t floats = cpu::AttentionWorkspace(spec);
+    ReserveWorkspaces(cpu::AttentionWorkspace(spec));
     team_.Items(heads * slices, [&](int thread, int64_t item) {
       const int64_t head = item / slices;
       const cpu::AttentionSlice slice = {.batch = static_cast<int>(head / spec.kv_heads),
                                          .kv_head = static_cast<int>(head % spec.kv_heads),
                                          .first = static_cast<int>(item % slices),
                                          .stride = static_cast<int>(slices)};
-      cpu::Attention(out, log_sum_exp, q, k, v, spec, slice, Workspace(thread, floats));
+      cpu::Attention(out, log_sum_exp, q, k, v, spec, slice, Workspace(thread));
     });
   }
 
@@ -173,10 +171,10 @@ class CpuBackend final : public Backend {
                     "attention gradient sizes");
     const cpu::AttentionGradients gradients = {dq, dk, dv};
     const cpu::AttentionSaved saved = {dout, out, log_sum_exp, q, k, v};
-    const int64_t floats = cpu::AttentionBackwardWorkspace(spec);
+    ReserveWorkspaces(cpu::AttentionBackwardWorkspace(spec));
     team_.Items(int64_t{spec.batch} * spec.kv_heads, [&](int thread, int64_t item) {
       cpu::AttentionBackward(gradients, saved, spec, static_cast<int>(item / spec.kv_heads),
-                             static_cast<int>(item % spec.kv_heads), Workspace(thread, floats));
+                             static_cast<int>(item % spec.kv_heads), Workspace(thread));
     });
   }
 
@@ -311,12 +309,14 @@ class CpuBackend final : public Backend {
     return sums;
   }
 
-  // A thread's own scratch memory; grows when an op needs more than any before.
-  float* Workspace(int thread, int64_t floats) {
-    AlignedBytes& bytes = workspaces_[thread];
-    if (bytes.size_bytes() < floats * 4) bytes = AlignedBytes(floats * 4);
-    return reinterpret_cast<float*>(bytes.data());
+  // Gives every thread at least this much scratch memory of its own; takes memory only when an op
+  // needs more than any before.
+  void ReserveWorkspaces(int64_t floats) {
+    for (AlignedBytes& bytes : workspaces_) {
+      if (bytes.size_bytes() < floats * 4) bytes = AlignedBytes(floats * 4);
+    }
   }
+  float* Workspace(int thread) { return reinterpret_cast<float*>(workspaces_[thread].data()); }
 
   cpu::Team team_;
   std::vector<AlignedBytes> workspaces_;

@@ -23,21 +23,26 @@ class Team {
   explicit Team(int threads) : threads_(threads) {}
   int threads() const { return threads_; }
 
-  // Calls body(part, begin, end) for at most threads() parts that cover [0, split.count).
+  // Calls body(part, begin, end) for at most threads() parts that cover [0, split.count), and
+  // returns how many there were.
   template <class Body>
-  void Ranges(const Split& split, const Body& body) const {
-    if (split.count <= 0) return;
+  int Ranges(const Split& split, const Body& body) const {
+    if (split.count <= 0) return 0;
     const int64_t parts =
         std::clamp<int64_t>(split.count / std::max<int64_t>(1, split.minimum), 1, threads_);
     const auto boundary = [&](int64_t part) {
       return part == parts ? split.count
                            : split.count * part / parts / split.multiple * split.multiple;
     };
-    if (parts == 1) return body(0, int64_t{0}, split.count);
+    if (parts == 1) {
+      body(0, int64_t{0}, split.count);
+      return 1;
+    }
 #pragma omp parallel for num_threads(threads_) schedule(static, 1)
     for (int64_t part = 0; part < parts; ++part) {
       body(static_cast<int>(part), boundary(part), boundary(part + 1));
     }
+    return static_cast<int>(parts);
   }
 
   // Calls body(thread, item) for every item in [0, count), each on whichever thread is free. Only
