@@ -1,5 +1,5 @@
 // What a comparison of matched shapes found, and the three forms in which it is shown. Whoever
-// plans, trains and evaluates fills ReportData; everything else here follows from it.
+// plans, trains and evaluates fills ReportData (texts in UTF-8); everything else follows from it.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ struct EnumNames<RunStatus> {
 struct ReportRun {
   int64_t seed = 0;
   RunStatus status = RunStatus::kFinished;
-  std::string message;           // why it failed
+  std::string message;           // why it failed; its first line is a sentence of its own
   double validation_loss = 0.0;  // nats per token
   double perplexity = 0.0;
   double bits_per_byte = 0.0;

@@ -144,9 +144,10 @@ std::vector<std::string> Warnings(const ReportSummary& summary, const ReportData
       if (HasResult(run)) {
         tokens.insert(run.tokens);
       } else {
-        warnings.push_back(fmt::format(
-            "{}, seed {} does not count: {}.", name, run.seed,
-            run.status == RunStatus::kFinished ? "its loss is not a finite number" : run.message));
+        warnings.push_back(fmt::format("{}, seed {} does not count: {}.", name, run.seed,
+                                       run.status == RunStatus::kFinished
+                                           ? "its loss is not a finite number"
+                                           : run.message.substr(0, run.message.find('\n'))));
       }
     }
   }

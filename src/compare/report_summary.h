@@ -1,7 +1,7 @@
 // What all forms of a report say, computed once: means and spreads over seeds, verdicts, warnings.
 #pragma once
 
-#include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <limits>
-#include <regex>
 #include <sstream>
 
 #include "base/file.h"
@@ -131,10 +130,10 @@ TEST(ReportHtml, HostileTextStaysText) {
 
 TEST(ReportHtml, NothingIsLoadedFromElsewhere) {
   const std::string html = RenderHtml(ExampleReport());
-  EXPECT_FALSE(std::regex_search(html, std::regex("<(link|iframe|img|base|object|embed)\\b")));
-  EXPECT_FALSE(std::regex_search(html, std::regex("<script[^>]* src")));
-  EXPECT_FALSE(std::regex_search(html, std::regex("(src|href)\\s*=\\s*[\"']?\\s*(https?:)?//")));
-  EXPECT_FALSE(std::regex_search(html, std::regex("@import|url\\(")));
+  for (const char* reference : {"<link", "<img", "<iframe", "<object", "<embed", "<base",
+                                "src=", "href=", "url(", "@import"}) {
+    EXPECT_FALSE(Contains(html, reference)) << reference;
+  }
   EXPECT_TRUE(Contains(html, "default-src 'none'"));
 }
 
@@ -161,7 +160,7 @@ TEST(ReportHtml, ChartsGetDifferencesOfTheSameSeed) {
 TEST(ReportSummary, WhatDoesNotCountIsSaid) {
   ReportData data = ExampleReport();
   data.variants[1].runs[1].status = RunStatus::kFailed;
-  data.variants[1].runs[1].message = "the loss was not finite for 10 steps";
+  data.variants[1].runs[1].message = "the loss was not finite for 10 steps\n  where: step 300";
   data.variants[2].runs[0].bits_per_byte = kNaN;
   data.variants[2].relative_difference = 0.00293;
   data.variants[3].runs[0].tokens = 3'000'000;
@@ -177,7 +176,7 @@ TEST(ReportSummary, WhatDoesNotCountIsSaid) {
   EXPECT_EQ(summary.variants[1].bits_per_byte.mean, 2.0198);
   EXPECT_EQ(summary.variants[1].comparison.verdict, Verdict::kInconclusive);
   EXPECT_TRUE(Contains(summary.verdict, "With matrices that are not all equal within 0.001 %, "));
-  EXPECT_TRUE(Contains(RenderHtml(data), "the loss was not finite for 10 steps"));
+  EXPECT_TRUE(Contains(RenderHtml(data), "10 steps\n  where: step 300</small>"));
   EXPECT_TRUE(Contains(RenderText(data), "Note: hourglass-k4, seed 2 does not count"));
 }
 
