@@ -48,7 +48,7 @@ TEST(PreTokenizer, SplitsAsThePatternsDo) {
 TEST(PreTokenizer, FollowsUnicodeBeyondTheLibrarysTables) {
   // U+180E is no white space; U+1C89 (Unicode 16) and U+11F02 (15) are letters, U+1CCF0 (16) is a
   // number.
-  EXPECT_EQ(Pieces(SplitPattern::kGpt2, "a \u180E b").size(), 3u);
+  EXPECT_EQ(Pieces(SplitPattern::kGpt2, ".\u180E.").size(), 1u);
   EXPECT_EQ(Pieces(SplitPattern::kGpt2, "a\u1C89\U00011F02b").size(), 1u);
   EXPECT_EQ(Pieces(SplitPattern::kGpt2, "1\U0001CCF02").size(), 1u);
 }
