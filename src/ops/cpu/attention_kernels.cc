@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/attention_kernels.cc"
@@ -147,8 +148,9 @@ class Head {
   // `width` is that of a head: E, or 1 in log_sum_exp.
   template <class Byte>
   auto Queries(BasicView<Byte> view, int64_t width) const {
-    auto* const row = view.template Row<float>(int64_t{batch_} * spec_.query_length);
-    return QueryRows{row + kv_head_ * group_ * width, view.stride, group_, width};
+    auto* row = view.template Row<float>(int64_t{batch_} * spec_.query_length);
+    return QueryRows<std::remove_pointer_t<decltype(row)>>{row + kv_head_ * group_ * width,
+                                                           view.stride, group_, width};
   }
   KeyRows Keys(ConstView view) const {
     return {view.Row<float>(int64_t{batch_} * spec_.kv_stride) + kv_head_ * spec_.head_width,
