@@ -150,10 +150,11 @@ void Read(T& out, const Json& value, const ConfigTree& tree, const std::string& 
       }
     }
   } else {
+    // A text type may also be written as a bare number where its text is one: layers = 4.
     static_assert(HasText<T>, "not a field type");
-    if (!value.is_string()) FailType(value, "a string in quotes", where());
+    if (!value.is_string() && !value.is_number()) FailType(value, "a string in quotes", where());
     try {
-      out = T::Parse(value.get<std::string>());
+      out = T::Parse(value.is_string() ? value.get<std::string>() : value.dump());
     } catch (const Error& failure) {
       ErrorParts parts = failure.parts();
       parts.where = parts.where.empty() ? where() : where() + ": " + parts.where;
@@ -224,7 +225,8 @@ Json WriteFields(const T& value) {
 template <class T>
 std::vector<FieldDescription> DescribeFields() {
   std::vector<FieldDescription> out;
-  fields_internal::Describe(T{}, "", out);
+  const T defaults{};
+  fields_internal::Describe(defaults, "", out);
   return out;
 }
 

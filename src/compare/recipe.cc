@@ -75,10 +75,9 @@ void Recipe::Validate() const {
       Fail(fmt::format("two variants are called \"{}\"", variant.name), where, "distinct names");
     }
     names.push_back(variant.name);
-    const bool has_shape = variant.model.config.shape.layers > 0;
-    if (has_shape == variant.search.has_value()) {
-      Fail(has_shape ? "the variant has a shape and a search" : "the variant has no shape", where,
-           "either shape = \"L4-d128-a4x32-f1x512\" or a [variant.search] table");
+    if (variant.shape.has_value() == variant.search.has_value()) {
+      Fail(variant.shape ? "the variant has a shape and a search" : "the variant has no shape",
+           where, "either shape = \"L4-d128-a4x32-f1x512\" or a [variant.search] table");
     }
   }
   if (std::ranges::find(names, baseline) == names.end()) {
@@ -109,6 +108,7 @@ void Recipe::Validate() const {
 MatchedPlan PlanVariants(const Recipe& recipe, int vocabulary) {
   const auto with_vocabulary = [&](const VariantOptions& variant) {
     ModelConfig config = variant.model.config;
+    config.shape = variant.shape.value_or(Shape{});
     if (config.vocabulary == 0) config.vocabulary = vocabulary;
     return config;
   };

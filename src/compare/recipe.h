@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/bpe_trainer.h"
@@ -37,13 +38,17 @@ struct TextOptions {
 // One model of the comparison: a shape, or a search that finds the shape of the right size.
 struct VariantOptions {
   std::string name;
-  ModelSection model;
+  std::optional<Shape> shape;
   std::optional<BudgetSearch> search;
+  ModelSection model;  // everything but the shape
 
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor&& field) {
     field("name", self.name, "name in the report");
-    ModelSection::VisitFields(self.model, field);
+    field("shape", self.shape, "sizes, as L12-d768-a12x64-f8x384[-kv4]; or a search");
+    ModelSection::VisitFields(self.model, [&](const char* key, auto& value, const char* help) {
+      if (std::string_view(key) != "shape") field(key, value, help);
+    });
     field("search", self.search, "finds the shape: the keys of `sandglass plan --baseline`");
   }
 };
