@@ -117,6 +117,16 @@ TEST(Fields, AssignmentOverridesOneKey) {
   EXPECT_THROW(ParseAssignment("a..b=1"), Error);
 }
 
+TEST(Fields, ElementsOfAListKeepTheirDefaults) {
+  Outer value;
+  value.list = {{.rate = 0.1}, {.rate = 0.2}, {.rate = 0.3}};
+  ReadFields(value, ParseToml("[[list]]\nsizes = [9]\n[[list]]\nrate = 7\n", "run.toml"));
+  ASSERT_EQ(value.list.size(), 2u);
+  EXPECT_EQ(value.list[0].rate, 0.1);
+  EXPECT_EQ(value.list[0].sizes, (std::vector<int>{9}));
+  EXPECT_EQ(value.list[1].rate, 7);
+}
+
 TEST(Fields, DescriptionsListNestedKeys) {
   std::vector<std::string> paths;
   for (const FieldDescription& field : DescribeFields<Outer>()) paths.push_back(field.path);

@@ -130,10 +130,10 @@ void Read(T& out, const Json& value, const ConfigTree& tree, const std::string& 
     }
   } else if constexpr (IsVector<T>::value) {
     if (!value.is_array()) FailType(value, "a list", where());
-    out.clear();
+    // Elements that are there already give the defaults of tables, as everywhere else.
+    out.resize(value.size());
     for (size_t i = 0; i < value.size(); ++i) {
-      out.emplace_back();
-      Read(out.back(), value[i], tree, path + "[" + std::to_string(i) + "]");
+      Read(out[i], value[i], tree, path + "[" + std::to_string(i) + "]");
     }
   } else if constexpr (HasFields<T>) {
     if (!value.is_object()) FailType(value, "a table", where());

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "base/interrupt.h"
@@ -106,7 +107,10 @@ TEST_F(CompareTest, TrainsEveryVariantWithEverySeedAndReports) {
   const ReportData report = *Compare(recipe, options_);
   ASSERT_EQ(report.variants.size(), 3u);
   EXPECT_EQ(report.variants[1].shape, "L2-d16-a2x8-f3x16");
+  std::set<double> losses;
   for (const ReportVariant& variant : report.variants) {
+    EXPECT_TRUE(losses.insert(variant.runs[0].validation_loss).second)
+        << variant.name << " gives the same loss as another variant";
     EXPECT_EQ(variant.counts.matrices(), 2 * (4 * 16 * 16 + 3 * 16 * 48)) << variant.name;
     ASSERT_EQ(variant.runs.size(), 2u);
     EXPECT_NE(variant.runs[0].validation_loss, variant.runs[1].validation_loss);
@@ -202,6 +206,15 @@ TEST_F(CompareTest, MistakesInARecipeAreExplained) {
   EXPECT_EQ(off.where, "[[variant]] \"olmo2\"");
   EXPECT_NE(FailureWith("sub_mlps = 3", "sub_mlps = 7").what.find("no shape"),
             std::string::npos);
+}
+
+TEST_F(CompareTest, EachVariantHasTheArchitectureOfItsFamily) {
+  const std::vector<PlannedVariant> variants = PlanVariants(Make(), 300).variants;
+  EXPECT_EQ(variants[0].config.norm, NormPlacement::kPre);
+  EXPECT_EQ(variants[0].config.qk_norm, QkNorm::kNone);
+  EXPECT_EQ(variants[2].config.norm, NormPlacement::kPost);
+  EXPECT_EQ(variants[2].config.qk_norm, QkNorm::kFullWidth);
+  EXPECT_EQ(variants[2].config.rope_theta, 500000.0);
 }
 
 TEST_F(CompareTest, ABudgetCanStandInForTheBaselinesCount) {
