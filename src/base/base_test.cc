@@ -250,6 +250,10 @@ TEST(Format, ReadsLikeAPerson) {
 
 TEST(Cpu, ThreadsAndMemoryAreKnown) {
   EXPECT_GE(AvailableThreads(), 1);
+  EXPECT_EQ(ResolveThreads(0, "threads"), AvailableThreads());
+  EXPECT_EQ(ResolveThreads(3, "threads"), 3);
+  EXPECT_EQ(FailureOf([] { ResolveThreads(100000, "threads"); }).where, "threads");
+  EXPECT_THROW(ResolveThreads(-1, "threads"), Error);
   ASSERT_TRUE(PeakMemoryBytes().has_value());
   EXPECT_GT(*PeakMemoryBytes(), 1 << 20);
 }

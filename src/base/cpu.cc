@@ -10,6 +10,8 @@
 #include <string>
 #include <thread>
 
+#include "base/error.h"
+
 namespace sandglass {
 namespace {
 
@@ -70,6 +72,17 @@ int AvailableThreads() {
   const double quota = CgroupQuotaCpus();
   const int cpus = AffinityCpus();
   return quota < cpus ? std::max(1, static_cast<int>(std::ceil(quota))) : cpus;
+}
+
+int ResolveThreads(int asked, const std::string& where) {
+  constexpr int kMostThreads = 1024;
+  if (asked < 0 || asked > kMostThreads) {
+    throw Error(
+        {.what = std::to_string(asked) + " threads make no sense",
+         .where = where,
+         .expected = "0 (all that this process may use) to " + std::to_string(kMostThreads)});
+  }
+  return asked > 0 ? asked : AvailableThreads();
 }
 
 std::string CpuModelName() {

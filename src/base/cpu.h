@@ -10,6 +10,10 @@ namespace sandglass {
 // CPUs allowed by the affinity mask and the cgroup quota (rounded up), at least 1.
 int AvailableThreads();
 
+// The number of threads to use when a user asked for `asked`: 0 means AvailableThreads(). Throws
+// Error, naming `where` it was asked, for negative and absurd numbers.
+int ResolveThreads(int asked, const std::string& where);
+
 // Processor model name as the system gives it, "unknown" if it does not.
 std::string CpuModelName();
 

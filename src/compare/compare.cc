@@ -189,7 +189,6 @@ std::optional<ReportData> Compare(const Recipe& recipe, const CompareOptions& op
   const std::string recipe_text = ToToml(WriteFields(recipe));
   WriteFileAtomically(options.out + "/recipe.toml", recipe_text);
 
-  const int threads = recipe.system.threads > 0 ? recipe.system.threads : AvailableThreads();
   ReportData report{.title = recipe.title.empty() ? recipe.name : recipe.title,
                     .question = recipe.question,
                     .baseline = recipe.baseline,
@@ -202,7 +201,7 @@ std::optional<ReportData> Compare(const Recipe& recipe, const CompareOptions& op
                     .version = SANDGLASS_VERSION,
                     .date = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr))),
                     .host = {.cpu = CpuModelName(),
-                             .threads = threads,
+                             .threads = ResolveThreads(recipe.system.threads, "system.threads"),
                              .backend = recipe.system.MakeBackend()->Description()}};
   for (const PlannedVariant& variant : plan.variants) {
     report.variants.push_back(DescribeVariant(variant, recipe.train.length));

@@ -35,7 +35,7 @@ void StopIfInterrupted() {
 
 PieceCounts CountPieces(CorpusReader& corpus, const BpeTrainerOptions& options,
                         ProgressMode progress_mode) {
-  const int threads = options.threads > 0 ? options.threads : AvailableThreads();
+  const int threads = ResolveThreads(options.threads, "threads");
   const PreTokenizer pre_tokenizer{std::string(SplitRegex(options.pattern))};
   std::vector<PieceReader> readers;
   for (int worker = 0; worker < threads; ++worker) readers.emplace_back(pre_tokenizer);

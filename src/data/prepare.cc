@@ -68,7 +68,7 @@ struct EncodedDocument {
 CorpusReport EncodeCorpus(const Tokenizer& tokenizer, CorpusOptions corpus_options,
                           const PrepareOptions& options, ProgressMode progress_mode,
                           const std::function<void(const EncodedDocument&)>& sink) {
-  const int threads = options.threads > 0 ? options.threads : AvailableThreads();
+  const int threads = ResolveThreads(options.threads, "threads");
   CorpusReader corpus(std::move(corpus_options));
   std::vector<Encoder> encoders;
   for (int worker = 0; worker < threads; ++worker) encoders.emplace_back(tokenizer);

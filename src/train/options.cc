@@ -63,7 +63,7 @@ void TrainOptions::Validate() const {
 
 std::unique_ptr<Backend> SystemOptions::MakeBackend() const {
   if (backend == BackendKind::kReference) return MakeReferenceBackend(DType::kF32);
-  return MakeCpuBackend(threads > 0 ? threads : AvailableThreads());
+  return MakeCpuBackend(ResolveThreads(threads, "system.threads"));
 }
 
 RunConfig RunConfig::FromTree(const ConfigTree& tree, const std::vector<std::string>& overrides) {
@@ -94,7 +94,7 @@ void RunConfig::Validate() const {
   model.config.Validate();
   train.Validate();
   optimizer.Validate();
-  Require(system.threads >= 0, "system.threads", fmt::format("{}", system.threads), "0 or more");
+  ResolveThreads(system.threads, "system.threads");
 }
 
 int64_t RunConfig::Steps() const {
