@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   sandglass::AddEvalVerb(program);
   sandglass::AddGenerateVerb(program);
   sandglass::AddCompareVerb(program);
+  sandglass::AddBenchVerb(program);
   sandglass::CatchInterrupts();
   try {
     program.parse(argc, argv);

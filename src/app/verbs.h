@@ -14,6 +14,7 @@ void AddTrainVerb(CLI::App& program);
 void AddEvalVerb(CLI::App& program);
 void AddGenerateVerb(CLI::App& program);
 void AddCompareVerb(CLI::App& program);
+void AddBenchVerb(CLI::App& program);
 
 // Help that teaches by example: shown under the options of `sandglass VERB --help`.
 inline void AddExamples(CLI::App& verb, const char* examples) { verb.footer(examples); }
