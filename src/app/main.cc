@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <exception>
 
-#include "app/output.h"
 #include "app/verbs.h"
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -18,7 +17,7 @@ Examples:
       finds hourglass shapes with exactly the baseline's budget
   sandglass tokenizer train --vocabulary 2048 --out tokenizer.json book.txt
   sandglass prepare --tokenizer tokenizer.json --out data/book book.txt
-  sandglass train recipes/run.toml
+  sandglass train recipes/kjv-run.toml
   sandglass compare recipes/kjv-demo.toml
       plans matched shapes, trains and evaluates each, writes report.html
 

@@ -16,8 +16,10 @@ namespace sandglass {
 enum class OutputFormat { kText, kJson };
 
 inline void Print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw Error({.what = "cannot write the result to standard output",
+                 .remedy = "free some space, or write to another place"});
+  }
 }
 
 inline void PrintJson(const Json& value) { Print(value.dump(2) + "\n"); }
@@ -35,10 +37,5 @@ inline void PrintKeys(const std::vector<FieldDescription>& fields) {
                     field.default_value.empty() ? "" : fmt::format(" [{}]", field.default_value)));
   }
 }
-
-// Thrown by a verb that stopped on Ctrl-C in a state that can be resumed.
-struct Interrupted {
-  std::string how_to_continue;
-};
 
 }  // namespace sandglass

@@ -5,6 +5,7 @@
 #include "app/output.h"
 #include "app/verbs.h"
 #include "base/format.h"
+#include "base/interrupt.h"
 #include "train/trainer.h"
 
 namespace sandglass {

@@ -127,6 +127,31 @@ TEST(Fields, ElementsOfAListKeepTheirDefaults) {
   EXPECT_EQ(value.list[1].rate, 7);
 }
 
+TEST(Fields, AWrittenFileMustBeWhole) {
+  const Json whole = WriteFields(Outer{});
+  Outer value;
+  ReadAllFields(value, {.values = whole, .source = "result.json"});
+  for (const char* key : {"tokens", "inner"}) {
+    Json damaged = whole;
+    damaged.erase(key);
+    EXPECT_EQ(FailureOf([&] { ReadAllFields(value, {.values = damaged, .source = "f"}); }).what,
+              "\"" + std::string(key) + "\" is missing");
+  }
+  Json damaged = whole;
+  damaged["inner"].erase("rate");
+  EXPECT_THROW(ReadAllFields(value, {.values = damaged, .source = "f"}), Error);
+}
+
+TEST(Fields, DifferencesNameKeysAndValues) {
+  Outer before, after;
+  after.tokens = 8;
+  after.inner.rate = 1.5;
+  after.name = "y";
+  EXPECT_EQ(Differences(before, after, {"name"}),
+            (std::vector<std::string>{"tokens (7, now 8)", "inner.rate (0.5, now 1.5)"}));
+  EXPECT_EQ(Differences(before, after, {"name", "inner", "tokens"}), std::vector<std::string>{});
+}
+
 TEST(Fields, DescriptionsListNestedKeys) {
   std::vector<std::string> paths;
   for (const FieldDescription& field : DescribeFields<Outer>()) paths.push_back(field.path);

@@ -163,6 +163,14 @@ void Read(T& out, const Json& value, const ConfigTree& tree, const std::string& 
   }
 }
 
+// Throws Error for the first key of `expected` (null values aside) that `actual` lacks.
+void RequireKeys(const Json& expected, const Json& actual, const ConfigTree& tree,
+                 const std::string& path);
+
+// The paths whose values differ, as "train.batch (16, now 32)"; `ignored` paths are left out.
+void ListDifferences(const Json& before, const Json& after, const std::vector<std::string>& ignored,
+                     const std::string& path, std::vector<std::string>& out);
+
 template <class T>
 Json Write(const T& value) {
   if constexpr (std::is_enum_v<T>) {
@@ -219,6 +227,24 @@ void ReadFields(T& out, const ConfigTree& tree) {
 template <class T>
 Json WriteFields(const T& value) {
   return fields_internal::Write(value);
+}
+
+// For files that a program wrote: as ReadFields, but a key that is missing is an Error too, so that
+// a damaged file never reads as one full of defaults. Optional fields may be missing.
+template <class T>
+void ReadAllFields(T& out, const ConfigTree& tree) {
+  fields_internal::RequireKeys(WriteFields(out), tree.values, tree, "");
+  ReadFields(out, tree);
+}
+
+// What differs between two configurations of one type, key by key: "train.batch (16, now 32)".
+// `ignored` names keys, with all below them, that may differ.
+template <class T>
+std::vector<std::string> Differences(const T& before, const T& after,
+                                     const std::vector<std::string>& ignored = {}) {
+  std::vector<std::string> out;
+  fields_internal::ListDifferences(WriteFields(before), WriteFields(after), ignored, "", out);
+  return out;
 }
 
 // Every key with its default and its help, for documentation.
