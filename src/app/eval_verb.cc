@@ -34,9 +34,9 @@ void RunEval(const EvalFlags& flags) {
       flags.run, {.purpose = Purpose::kEvaluate, .batch = flags.batch, .length = length}, system,
       PrintNote);
   Progress progress("eval", shard.tokens() - 1, "tokens");
-  const Score score = ScoreStream(*trained.model, shard, data.tokenizer.TokenByteCounts(),
-                                  {.length = length, .batch = flags.batch},
-                                  [&](int64_t tokens) { progress.Update(tokens); });
+  const Score score =
+      ScoreStream(*trained.model, EvalWindows(shard, length), data.tokenizer.TokenByteCounts(),
+                  {.batch = flags.batch}, [&](int64_t tokens) { progress.Update(tokens); });
   progress.Finish();
   if (flags.json) {
     return PrintJson({{"checkpoint", trained.checkpoint},

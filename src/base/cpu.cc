@@ -1,5 +1,6 @@
 #include "base/cpu.h"
 
+#include <malloc.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -103,6 +104,7 @@ std::optional<int64_t> PeakMemoryBytes() {
 }
 
 bool ResetPeakMemory() {
+  ::malloc_trim(0);
   std::ofstream file("/proc/self/clear_refs");
   file << "5" << std::flush;
   return file.good();

@@ -20,7 +20,7 @@ std::string CpuModelName();
 // Peak resident set of this process since it started, or since ResetPeakMemory().
 std::optional<int64_t> PeakMemoryBytes();
 
-// Starts a new peak at the present resident set. False if the kernel does not allow it; the peak
+// Gives free memory back to the system and starts a new peak at the present resident set. False if the kernel does not allow it; the peak
 // then still counts from the start of the process.
 bool ResetPeakMemory();
 

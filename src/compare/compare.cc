@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 // What a data directory was made from: if it is the same, the directory is not made again.
 std::string TextFingerprint(const Recipe& recipe) {
-  Json facts = {{"version", SANDGLASS_VERSION}, {"text", WriteFields(recipe.text)}};
+  Json facts = {{"text", WriteFields(recipe.text)}};
   for (const std::string& input : recipe.text.corpus.inputs) {
     if (!fs::is_directory(input)) {
       facts["inputs"].push_back(HashHex(HashFile(input)));
@@ -45,7 +45,7 @@ RunConfig ConfigOf(const Recipe& recipe, const PlannedVariant& variant, int64_t 
   config.name = fmt::format("{}-s{}", variant.name, seed);
   config.model = {variant.family, variant.config};
   config.data.path = data;
-  config.train = recipe.train;
+  config.train = recipe.train.options;
   config.train.seed = static_cast<uint64_t>(seed);
   config.optimizer = recipe.optimizer;
   config.system = recipe.system;
@@ -109,16 +109,22 @@ ReportVariant DescribeVariant(const PlannedVariant& variant, int length) {
           .kv_cache_bytes_per_token = KvCacheBytesPerToken(shape, DType::kF32)};
 }
 
-ReportRun DescribeRun(const std::string& directory, int64_t seed, const RunResult& result) {
+ReportRun DescribeRun(const std::string& directory, int64_t seed, const RunResult& result,
+                      const CompareOptions& options) {
   ReportRun run{.seed = seed,
                 .validation_loss = result.validation_loss,
                 .perplexity = result.perplexity,
                 .bits_per_byte = result.bits_per_byte,
                 .tokens = result.tokens,
                 .tokens_per_s = result.tokens_per_s,
-                .wall_s = result.train_seconds,
-                .peak_memory_bytes = result.peak_memory_bytes};
-  const RunMetrics metrics = ReadMetrics(directory);
+                .wall_s = result.train_seconds};
+  if (result.peak_memory_bytes > 0) run.peak_memory_bytes = result.peak_memory_bytes;
+  RunMetrics metrics;
+  try {
+    metrics = ReadMetrics(directory);
+  } catch (const Error& failure) {  // the result stands without its curves
+    options.note(fmt::format("no curves for {}: {}", directory, failure.what()));
+  }
   for (const StepMetrics& step : metrics.steps) {
     if (!step.skipped) run.training_curve.push_back({step.tokens, step.loss});
   }
@@ -132,7 +138,7 @@ std::vector<ReportSetting> DescribeSettings(const Recipe& recipe) {
   std::vector<ReportSetting> settings;
   const auto add_all = [&](const char* table, const Json& values) {
     for (const auto& [key, value] : values.items()) {
-      if (key == "seed" || value.is_null()) continue;
+      if (value.is_null()) continue;
       settings.push_back({fmt::format("{}.{}", table, key), value.dump()});
     }
   };
@@ -143,10 +149,56 @@ std::vector<ReportSetting> DescribeSettings(const Recipe& recipe) {
   return settings;
 }
 
+// An early or partial report shows the runs that have finished; without any there is nothing to
+// show, and an older report stays.
 void WriteReports(const ReportData& report, const std::string& directory) {
+  const bool any_finished = std::ranges::any_of(report.variants, [](const ReportVariant& variant) {
+    return std::ranges::any_of(
+        variant.runs, [](const ReportRun& run) { return run.status == RunStatus::kFinished; });
+  });
+  if (!any_finished) return;
   WriteFileAtomically(directory + "/report.html", RenderHtml(report));
   WriteFileAtomically(directory + "/report.txt", RenderText(report));
   WriteFileAtomically(directory + "/report.json", ReportJson(report).dump(1) + "\n");
+}
+
+std::string RecipePath(const std::string& directory) { return directory + "/recipe.toml"; }
+
+// A directory holds one comparison: with other settings its runs would not belong together. More
+// seeds and variants, and other words, are welcome.
+void CheckSameComparison(const Recipe& recipe, const std::string& directory) {
+  if (!fs::exists(RecipePath(directory))) return;
+  const std::vector<std::string> differences =
+      Differences(Recipe::Load(RecipePath(directory), {}), recipe,
+                  {"title", "question", "system", "seeds", "variant"});
+  if (differences.empty()) return;
+  throw Error({.what = fmt::format("the directory holds a comparison with other settings: {}",
+                                   fmt::join(differences, ", ")),
+               .where = directory,
+               .remedy = "choose another --out, or remove this directory to start over"});
+}
+
+// Everything that is known before the first run.
+ReportData BeginReport(const Recipe& recipe, const MatchedPlan& plan, const PreparedData& data,
+                       const CompareOptions& options) {
+  ReportData report{.title = recipe.title.empty() ? recipe.name : recipe.title,
+                    .question = recipe.question,
+                    .baseline = recipe.baseline,
+                    .matched = EnumName(recipe.match),
+                    .tolerance = recipe.tolerance,
+                    .text = DescribeText(recipe, data),
+                    .settings = DescribeSettings(recipe),
+                    .recipe = ToToml(WriteFields(recipe)),
+                    .command = options.command,
+                    .version = SANDGLASS_VERSION,
+                    .date = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr))),
+                    .host = {.cpu = CpuModelName(),
+                             .threads = ResolveThreads(recipe.system.threads, "system.threads"),
+                             .backend = recipe.system.MakeBackend()->Description()}};
+  for (const PlannedVariant& variant : plan.variants) {
+    report.variants.push_back(DescribeVariant(variant, recipe.train.options.length));
+  }
+  return report;
 }
 
 }  // namespace
@@ -156,10 +208,18 @@ std::string PrepareText(const Recipe& recipe, const CompareOptions& options) {
   const std::string directory = options.out + "/data";
   const std::string fingerprint_path = directory + "/made-from.json";
   const std::string fingerprint = TextFingerprint(recipe);
-  if (fs::exists(fingerprint_path) && ReadFile(fingerprint_path) == fingerprint) return directory;
-
+  if (fs::exists(fingerprint_path)) {
+    if (ReadFile(fingerprint_path) != fingerprint) {
+      throw Error({.what = "the text has changed since this comparison began",
+                   .where = options.out,
+                   .remedy = "choose another --out, or remove this directory to start over"});
+    }
+    const auto is_there = [&](const char* name) { return fs::exists(directory + "/" + name); };
+    if (is_there(kTrainShardName) && is_there(kValidationShardName) && is_there(kTokenizerName)) {
+      return directory;
+    }
+  }
   CreateDirectories(directory);
-  fs::remove(fingerprint_path);
   const std::string tokenizer_path = options.out + "/tokenizer.json";
   CorpusReader corpus(recipe.text.corpus);
   TrainBpe(corpus,
@@ -182,30 +242,13 @@ std::string PrepareText(const Recipe& recipe, const CompareOptions& options) {
 std::optional<ReportData> Compare(const Recipe& recipe, const CompareOptions& options) {
   // The plan needs only the size of the vocabulary, so mistakes in it show before any work is done.
   if (recipe.text.prepared.empty()) PlanVariants(recipe, recipe.text.vocabulary);
+  CheckSameComparison(recipe, options.out);
   CreateDirectories(options.out);
   const std::string data_directory = PrepareText(recipe, options);
   const PreparedData data = PreparedData::Open(data_directory);
   const MatchedPlan plan = PlanVariants(recipe, data.tokenizer.vocabulary());
-  const std::string recipe_text = ToToml(WriteFields(recipe));
-  WriteFileAtomically(options.out + "/recipe.toml", recipe_text);
-
-  ReportData report{.title = recipe.title.empty() ? recipe.name : recipe.title,
-                    .question = recipe.question,
-                    .baseline = recipe.baseline,
-                    .matched = EnumName(recipe.match),
-                    .tolerance = recipe.tolerance,
-                    .text = DescribeText(recipe, data),
-                    .settings = DescribeSettings(recipe),
-                    .recipe = recipe_text,
-                    .command = options.command,
-                    .version = SANDGLASS_VERSION,
-                    .date = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr))),
-                    .host = {.cpu = CpuModelName(),
-                             .threads = ResolveThreads(recipe.system.threads, "system.threads"),
-                             .backend = recipe.system.MakeBackend()->Description()}};
-  for (const PlannedVariant& variant : plan.variants) {
-    report.variants.push_back(DescribeVariant(variant, recipe.train.length));
-  }
+  WriteFileAtomically(RecipePath(options.out), ToToml(WriteFields(recipe)));
+  ReportData report = BeginReport(recipe, plan, data, options);
 
   // Seed by seed, so that an early look compares all variants.
   const size_t total = recipe.seeds.size() * plan.variants.size();
@@ -219,9 +262,12 @@ std::optional<ReportData> Compare(const Recipe& recipe, const CompareOptions& op
       try {
         const auto result = Train(config, directory, ExistingRun::kContinue,
                                   {.progress = options.progress, .note = options.note});
-        if (!result) return std::nullopt;
-        report.variants[v].runs.push_back(DescribeRun(directory, seed, *result));
-      } catch (const Error& failure) {
+        if (!result) {
+          WriteReports(report, options.out);
+          return std::nullopt;
+        }
+        report.variants[v].runs.push_back(DescribeRun(directory, seed, *result, options));
+      } catch (const std::exception& failure) {
         options.note(fmt::format("{} failed: {}", config.name, failure.what()));
         report.variants[v].runs.push_back(
             {.seed = seed, .status = RunStatus::kFailed, .message = failure.what()});

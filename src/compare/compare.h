@@ -25,8 +25,9 @@ struct CompareOptions {
 //   NAME-sSEED/     a run directory for each variant and seed (train/run_directory.h)
 //   report.html, report.txt, report.json
 // What is finished is not done again, and an interrupted comparison continues. A run that fails is
-// reported as failed and the others go on. Returns nothing if it was interrupted. Throws Error for
-// mistakes in the recipe before anything is trained.
+// reported as failed and the others go on. Returns nothing if it was interrupted; the report shows
+// what had finished then. Throws Error for mistakes in the recipe before anything is trained, and
+// if the directory holds a comparison of other text or with other settings.
 std::optional<ReportData> Compare(const Recipe& recipe, const CompareOptions& options);
 
 // Tokenizer and shards of the recipe's text, made if needed: the data directory.

@@ -136,7 +136,7 @@ TEST_F(CompareTest, ContinuesAfterAnInterruptWithoutRepeatingFinishedRuns) {
     if (note.starts_with("run 3 of 6")) SetInterruptRequested(true);
   };
   EXPECT_FALSE(Compare(recipe, options_).has_value());
-  EXPECT_FALSE(fs::exists(options_.out + "/report.html"));
+  EXPECT_TRUE(fs::exists(options_.out + "/report.html"));  // of the two runs that have finished
   SetInterruptRequested(false);
 
   const std::string first_run = options_.out + "/conventional-s1/metrics.jsonl";
@@ -170,13 +170,48 @@ TEST_F(CompareTest, AFailedRunIsReportedAndTheOthersGoOn) {
   EXPECT_EQ(ReadFile(options_.out + "/hourglass-s1"), "in the way");
 }
 
-TEST_F(CompareTest, ChangedTextIsPreparedAgain) {
+TEST_F(CompareTest, OtherSettingsOrTextDoNotTouchEarlierResults) {
   const Recipe recipe = Make();
-  const std::string data = PrepareText(recipe, options_);
-  const std::string before = ReadFile(data + "/train.json");
+  Compare(recipe, options_);
+  const std::string report = ReadFile(options_.out + "/report.json");
+  const std::string shard = ReadFile(options_.out + "/data/train.json");
+  const auto failure = [&](const Recipe& changed) {
+    try {
+      Compare(changed, options_);
+    } catch (const Error& error) {
+      return error.parts().what;
+    }
+    return std::string("accepted");
+  };
+  EXPECT_NE(failure(Make(kRecipe, {"train.tokens=512"})).find("train.tokens (256, now 512)"),
+            std::string::npos);
+  EXPECT_NE(failure(Make(kRecipe, {"text.vocabulary=290"})).find("text.vocabulary"),
+            std::string::npos);
   WriteFileAtomically(root_ + "/text.txt", MakeText(70));
-  PrepareText(recipe, options_);
-  EXPECT_NE(ReadFile(data + "/train.json"), before);
+  EXPECT_NE(failure(recipe).find("the text has changed"), std::string::npos);
+  EXPECT_EQ(ReadFile(options_.out + "/report.json"), report);
+  EXPECT_EQ(ReadFile(options_.out + "/data/train.json"), shard);
+  WriteFileAtomically(root_ + "/text.txt", MakeText(60));
+  // Another seed adds runs and repeats none.
+  const auto written = fs::last_write_time(options_.out + "/conventional-s1/metrics.jsonl");
+  EXPECT_EQ(Compare(Make(kRecipe, {"seeds=[1,2,3]"}), options_)->variants[0].runs.size(), 3u);
+  EXPECT_EQ(fs::last_write_time(options_.out + "/conventional-s1/metrics.jsonl"), written);
+}
+
+TEST_F(CompareTest, ADamagedResultIsNeverAResult) {
+  const Recipe recipe = Make();
+  Compare(recipe, options_);
+  for (const char* damage : {"{}", "not JSON"}) {
+    WriteFileAtomically(options_.out + "/hourglass-s1/result.json", damage);
+    const ReportData report = *Compare(recipe, options_);
+    EXPECT_EQ(report.variants[1].runs[0].status, RunStatus::kFailed) << damage;
+    EXPECT_NE(report.variants[1].runs[0].message.find("result.json"), std::string::npos);
+  }
+  // Metrics are only curves: the result stands without them.
+  WriteFileAtomically(options_.out + "/olmo2-s1/metrics.jsonl", "{\"step\":\"a\"}\nx\n");
+  const ReportData report = *Compare(recipe, options_);
+  EXPECT_EQ(report.variants[2].runs[0].status, RunStatus::kFinished);
+  EXPECT_TRUE(report.variants[2].runs[0].training_curve.empty());
 }
 
 TEST_F(CompareTest, MistakesInARecipeAreExplained) {
@@ -197,6 +232,9 @@ TEST_F(CompareTest, MistakesInARecipeAreExplained) {
                 .what,
             "the variant has a shape and a search");
   EXPECT_EQ(FailureWith("tokens = 256", "").what, "no training budget is given");
+  EXPECT_EQ(FailureWith("tokens = 256", "tokens = 256\nseed = 7").what, "unknown key \"seed\"");
+  EXPECT_EQ(FailureWith("vocabulary = 300", "vocabulary = 10").where, "text.vocabulary");
+  EXPECT_EQ(FailureWith("validation = 0.2", "validation = 2").where, "text.validation");
   const ErrorParts off = FailureWith(
       "sub_mlps = 3\n[[variant]]\nname = \"olmo2\"\nfamily = "
       "\"olmo2\"\nshape = \"L2-d16-a2x8-f1x48\"",
@@ -204,8 +242,7 @@ TEST_F(CompareTest, MistakesInARecipeAreExplained) {
       "\"olmo2\"\nshape = \"L2-d16-a2x8-f1x56\"");
   EXPECT_NE(off.what.find("+11.5385 %"), std::string::npos) << off.what;
   EXPECT_EQ(off.where, "[[variant]] \"olmo2\"");
-  EXPECT_NE(FailureWith("sub_mlps = 3", "sub_mlps = 7").what.find("no shape"),
-            std::string::npos);
+  EXPECT_NE(FailureWith("sub_mlps = 3", "sub_mlps = 7").what.find("no shape"), std::string::npos);
 }
 
 TEST_F(CompareTest, EachVariantHasTheArchitectureOfItsFamily) {

@@ -9,6 +9,11 @@
 namespace sandglass {
 namespace {
 
+[[noreturn]] void Fail(const std::string& what, const std::string& where,
+                       const std::string& expected, const std::string& remedy = "") {
+  throw Error({.what = what, .where = where, .expected = expected, .remedy = remedy});
+}
+
 // A variant's keys override the defaults of its family, so the families are looked up before the
 // recipe is read as a whole.
 void SetFamilyDefaults(const ConfigTree& tree, std::vector<VariantOptions>& variants) {
@@ -24,11 +29,6 @@ void SetFamilyDefaults(const ConfigTree& tree, std::vector<VariantOptions>& vari
     }
     variants[i].model.config = FamilyConfig(variants[i].model.family, Shape{}, 0);
   }
-}
-
-[[noreturn]] void Fail(const std::string& what, const std::string& where,
-                       const std::string& expected, const std::string& remedy = "") {
-  throw Error({.what = what, .where = where, .expected = expected, .remedy = remedy});
 }
 
 bool IsDirectoryName(const std::string& name) {
@@ -101,7 +101,15 @@ void Recipe::Validate() const {
     Fail(text.prepared.empty() ? "no text is given" : "raw text and a prepared directory are given",
          "[text]", "either inputs = [\"book.txt\"] or prepared = \"data/book\"");
   }
-  train.Validate();
+  if (text.prepared.empty() && text.vocabulary < 257) {
+    Fail(fmt::format("a vocabulary of {} is too small", text.vocabulary), "text.vocabulary",
+         "at least 257: the 256 bytes and end-of-text");
+  }
+  if (!(text.validation > 0 && text.validation < 1)) {
+    Fail(fmt::format("validation = {} makes no sense", text.validation), "text.validation",
+         "a share of the documents, between 0 and 1");
+  }
+  train.options.Validate();
   optimizer.Validate();
 }
 

@@ -53,6 +53,18 @@ struct VariantOptions {
   }
 };
 
+// Training options without the seed: a recipe lists `seeds`.
+struct RecipeTraining {
+  TrainOptions options;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    TrainOptions::VisitFields(self.options, [&](const char* key, auto& value, const char* help) {
+      if (std::string_view(key) != "seed") field(key, value, help);
+    });
+  }
+};
+
 struct Recipe {
   std::string name;
   std::string title;
@@ -63,7 +75,7 @@ struct Recipe {
   double tolerance = 1e-5;
   std::vector<int64_t> seeds = {1, 2};
   TextOptions text;
-  TrainOptions train;
+  RecipeTraining train;
   OptimizerOptions optimizer;
   SystemOptions system;
   std::vector<VariantOptions> variants;

@@ -39,9 +39,11 @@ ShardInfo ReadSidecar(const std::string& shard_path) {
   if (!has("format", kShardFormat)) fail("not the sidecar of a token shard");
   if (!has("version", kShardVersion)) fail("another version of the format");
   ShardInfo info;
-  ReadFields(info, tree);
-  if (info.vocabulary < 1 || info.tokens < 0)
+  ReadAllFields(info, tree);
+  // No file is as long as 2^60 bytes; sizes computed from the counts cannot overflow then.
+  if (info.vocabulary < 1 || info.tokens < 0 || info.tokens > int64_t{1} << 58) {
     fail("the vocabulary or the token count is impossible");
+  }
   return info;
 }
 
@@ -99,7 +101,7 @@ TokenShard::TokenShard(const std::string& path)
                                          SidecarPath(path_)),
                  .remedy = "copy both files again, or make them with `sandglass prepare`"});
   }
-  if (size <= kCheckedAtOpenBytes) CheckIds();
+  if (size <= kCheckedAtOpenBytes) Verify();
 }
 
 template <class T>
@@ -152,12 +154,17 @@ void TokenShard::Verify() const {
 }
 
 void TokenShard::RequireTokenizer(const Tokenizer& tokenizer) const {
-  if (tokenizer.hash() == info_.tokenizer_hash) return;
-  throw Error({.what = "the tokenizer does not belong to the data",
-               .where = path_,
-               .expected = fmt::format("the tokenizer with hash {}; the one given has {}",
-                                       info_.tokenizer_hash, tokenizer.hash()),
-               .remedy = "use the tokenizer.json that lies beside the shard"});
+  if (tokenizer.hash() == info_.tokenizer_hash && tokenizer.vocabulary() == info_.vocabulary) {
+    return;
+  }
+  throw Error(
+      {.what = "the tokenizer does not belong to the data",
+       .where = path_,
+       .expected = fmt::format("the tokenizer with hash {} and {} ids; the one given has {} "
+                               "and {}",
+                               info_.tokenizer_hash, info_.vocabulary, tokenizer.hash(),
+                               tokenizer.vocabulary()),
+       .remedy = "use the tokenizer.json that lies beside the shard"});
 }
 
 }  // namespace sandglass

@@ -88,8 +88,8 @@ class TokenShardWriter {
 // A shard mapped into memory. Movable, not copyable.
 class TokenShard {
  public:
-  // Throws Error if a file is missing, the sidecar does not fit the ids (truncated, other width),
-  // or, in shards of up to 256 MiB, if an id lies outside the vocabulary.
+  // Throws Error if a file is missing or the sidecar does not fit the ids (truncated, other width).
+  // Shards of up to 256 MiB are verified as well.
   explicit TokenShard(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -42,17 +42,17 @@ class ScoreTest : public ::testing::Test {
     info_ = writer.Commit();
   }
 
-  Score ScoreWith(const ScoreOptions& options) {
+  Score ScoreWith(int length, const ScoreOptions& options) {
     const TokenShard shard(directory_ + "/text.bin");
     const auto ops = MakeReferenceBackend(DType::kF64);
     Model model(FamilyConfig(Family::kLlama, Shape::Parse("L1-d8-a2x4-f1x8"), 258),
                 {.purpose = Purpose::kEvaluate,
                  .batch = options.batch,
-                 .length = options.length,
+                 .length = length,
                  .dtype = DType::kF64});
     model.Allocate(*ops);
     model.params().Initialize(3);
-    return ScoreStream(model, shard, tokenizer_.TokenByteCounts(), options);
+    return ScoreStream(model, EvalWindows(shard, length), tokenizer_.TokenByteCounts(), options);
   }
 
   Tokenizer tokenizer_ = SmallTokenizer();
@@ -63,23 +63,23 @@ class ScoreTest : public ::testing::Test {
 
 TEST_F(ScoreTest, EveryTokenOnceAndTheBytesOfTheText) {
   for (const int length : {1, 3, 7, 64}) {
-    const Score score = ScoreWith({.length = length, .batch = 2});
+    const Score score = ScoreWith(length, {.batch = 2});
     EXPECT_EQ(score.tokens, info_.tokens - 1) << length;
     EXPECT_EQ(score.bytes, text_bytes_) << length;
   }
 }
 
 TEST_F(ScoreTest, BatchSizeDoesNotMatter) {
-  const Score one = ScoreWith({.length = 5, .batch = 1});
+  const Score one = ScoreWith(5, {.batch = 1});
   for (const int batch : {2, 3, 8}) {
-    const Score score = ScoreWith({.length = 5, .batch = batch});
+    const Score score = ScoreWith(5, {.batch = batch});
     EXPECT_NEAR(score.nats, one.nats, 1e-12 * one.nats);
     EXPECT_EQ(score.tokens, one.tokens);
   }
 }
 
 TEST_F(ScoreTest, FirstTokensOnly) {
-  EXPECT_EQ(ScoreWith({.length = 4, .batch = 3, .max_tokens = 9}).tokens, 12);
+  EXPECT_EQ(ScoreWith(4, {.batch = 3, .max_tokens = 9}).tokens, 12);
 }
 
 TEST(Score, FiguresFollowFromTheSums) {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <span>
 
-#include "data/token_shard.h"
+#include "data/samples.h"
 #include "model/model.h"
 
 namespace sandglass {
@@ -23,16 +23,15 @@ struct Score {
 };
 
 struct ScoreOptions {
-  int length = 256;        // tokens of context at most
   int batch = 1;           // windows at a time
   int64_t max_tokens = 0;  // score only the first so many (rounded to whole windows); 0: all
 };
 
-// Scores each token of the stream but the first exactly once, in windows of options.length that
-// follow each other. The result does not depend on options.batch but for rounding.
+// Scores each token of a stream but the first exactly once, in windows that follow each other. The
+// result does not depend on options.batch but for rounding.
 // token_bytes[id]: bytes of text that a token spells. `progress` (may be empty) gets tokens done.
-// The model's capacity must hold the batch.
-Score ScoreStream(Model& model, const TokenShard& shard, std::span<const int32_t> token_bytes,
+// The model's capacity must hold the batch. Throws Interrupted if that is requested.
+Score ScoreStream(Model& model, const EvalWindows& windows, std::span<const int32_t> token_bytes,
                   const ScoreOptions& options, const std::function<void(int64_t)>& progress = {});
 
 }  // namespace sandglass

@@ -160,7 +160,7 @@ AttentionSpec Attention::Spec(const Pass& pass) const {
   return {.batch = pass.batch,
           .query_length = pass.length,
           .kv_length = kv_length,
-          .kv_stride = kv_length,
+          .kv_stride = caches_ ? static_cast<int>(k_cache_.rows) : kv_length,
           .heads = shape_.heads,
           .kv_heads = shape_.kv_heads,
           .head_width = shape_.head_width,

@@ -242,6 +242,59 @@ TEST_P(GradientTest, DecodingWithTheCacheGivesTheSameLogits) {
   }
 }
 
+// The fast backend inside whole models: loss, gradients and decoding against the reference in
+// double.
+TEST_P(GradientTest, TheCpuBackendAgreesWithTheReference) {
+  const std::vector<int32_t> ids = {3, 1, 4, 1, 5, 9, 2, 6, 10, 0};
+  const std::vector<int32_t> targets = {1, 4, 1, kIgnoredTarget, 9, 2, 6, 10, 0, 7};
+  const Batch batch{kBatch, kLength, ids, targets};
+  Model expected(GetParam().Config(), capacity_);
+  expected.Allocate(*ops_);
+  Randomize(expected.params());
+  const auto cpu = MakeCpuBackend(2);
+  Capacity capacity = capacity_;
+  capacity.dtype = DType::kF32;
+  Model model(GetParam().Config(), capacity);
+  model.Allocate(*cpu);
+  Model decoder(GetParam().Config(),
+                {.purpose = Purpose::kEvaluate, .length = 2, .cache_length = 9});
+  decoder.Allocate(*cpu);
+  for (size_t i = 0; i < model.params().specs().size(); ++i) {
+    const ParamSpec& spec = expected.params().specs()[i];
+    const double* values = spec.param->value.Row<double>();
+    for (Model* copy : {&model, &decoder}) {
+      std::copy_n(values, spec.elements(), copy->params().specs()[i].param->value.Row<float>());
+    }
+  }
+
+  // Rounding of a few hundred f32 operations in a row, with weights that amplify it.
+  constexpr double kF32Tolerance = 2e-5;
+  const double loss = expected.LossAndGradients(batch, 0.1).cross_entropy;
+  EXPECT_NEAR(model.LossAndGradients(batch, 0.1).cross_entropy / loss, 1.0, kF32Tolerance);
+  for (size_t i = 0; i < model.params().specs().size(); ++i) {
+    const ParamSpec& spec = expected.params().specs()[i];
+    double difference = 0, norm = 0;
+    for (int64_t j = 0; j < spec.elements(); ++j) {
+      const double want = spec.param->grad.Row<double>()[j];
+      const double got = model.params().specs()[i].param->grad.Row<float>()[j];
+      difference += (got - want) * (got - want);
+      norm += want * want;
+    }
+    EXPECT_LT(std::sqrt(difference / norm), 20 * kF32Tolerance) << spec.name;
+  }
+
+  // A cache with more room than is filled, fed in pieces.
+  std::vector<double> logits(kTokens * kVocabulary);
+  expected.Logits(batch, ViewOf(logits.data(), kTokens, kVocabulary));
+  std::vector<float> decoded(kVocabulary);
+  for (const auto& [begin, count] : {std::pair{0, 3}, {3, 1}, {4, 1}}) {
+    decoder.Decode(std::span(ids).subspan(begin, count), ViewOf(decoded.data(), 1, kVocabulary));
+    for (int id = 0; id < kVocabulary; ++id) {
+      EXPECT_NEAR(decoded[id], logits[(begin + count - 1) * kVocabulary + id], 1e-4);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, GradientTest, ::testing::ValuesIn(kCases), NameOf);
 
 TEST(Model, LossAtInitialisationIsTheoretical) {

@@ -22,10 +22,6 @@ constexpr const char* kStateFile = "state.json";
 constexpr const char* kManifestFile = "manifest.json";
 constexpr std::string_view kStepPrefix = "step-";
 
-std::string CheckpointsOf(const std::string& run_directory) {
-  return run_directory + "/checkpoints";
-}
-
 NamedTensor TensorOf(const std::string& name, const ParamSpec& spec, View view) {
   std::vector<int64_t> shape = {spec.rows, spec.cols};
   if (spec.rows == 1) shape = {spec.cols};
@@ -37,7 +33,7 @@ std::vector<std::pair<int64_t, fs::path>> ListCheckpoints(const std::string& run
   std::vector<std::pair<int64_t, fs::path>> found;
   std::error_code missing;
   for (const fs::directory_entry& entry :
-       fs::directory_iterator(CheckpointsOf(run_directory), missing)) {
+       fs::directory_iterator(CheckpointsPath(run_directory), missing)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(kStepPrefix)) continue;
     const std::string digits = name.substr(kStepPrefix.size());
@@ -65,9 +61,9 @@ void WriteManifest(const std::string& directory) {
 std::string DamageOf(const std::string& directory) {
   try {
     const Json manifest = Json::parse(ReadFile(directory + "/" + kManifestFile));
-    for (const auto& [name, facts] : manifest.at("files").items()) {
-      const std::string path = directory + "/" + name;
-      if (HashHex(HashFile(path)) != facts.at("xxh3").get<std::string>()) {
+    for (const char* name : {kWeightsFile, kMomentsFile, kStateFile}) {
+      const std::string expected = manifest.at("files").at(name).at("xxh3").get<std::string>();
+      if (HashHex(HashFile(directory + "/" + name)) != expected) {
         return fmt::format("the checksum of {} does not hold", name);
       }
     }
@@ -81,9 +77,13 @@ std::string DamageOf(const std::string& directory) {
 
 }  // namespace
 
+std::string CheckpointsPath(const std::string& run_directory) {
+  return run_directory + "/checkpoints";
+}
+
 void SaveCheckpoint(const std::string& run_directory, const ParamTable& params,
                     const AdamW& optimizer, const TrainState& state, int keep) {
-  const std::string parent = CheckpointsOf(run_directory);
+  const std::string parent = CheckpointsPath(run_directory);
   const std::string directory = fmt::format("{}/{}{:08}", parent, kStepPrefix, state.step);
   const std::string aside = directory + ".partial";
   fs::remove_all(aside);
@@ -109,8 +109,14 @@ void SaveCheckpoint(const std::string& run_directory, const ParamTable& params,
     fs::remove_all(aside, ignored);
     throw;
   }
-  const auto checkpoints = ListCheckpoints(run_directory);
-  for (size_t i = keep; i < checkpoints.size(); ++i) fs::remove_all(checkpoints[i].second);
+  int kept = 0;
+  for (const auto& [step, path] : ListCheckpoints(run_directory)) {
+    if (step > state.step || kept == keep) {
+      fs::remove_all(path);
+    } else {
+      ++kept;
+    }
+  }
 }
 
 std::optional<std::string> FindCheckpoint(const std::string& run_directory,
@@ -132,7 +138,7 @@ TrainState LoadCheckpoint(const std::string& directory, ParamTable& params, Adam
   }
   TrainState state;
   const std::string path = directory + "/" + kStateFile;
-  ReadFields(state, {.values = Json::parse(ReadFile(path)), .source = path});
+  ReadAllFields(state, {.values = Json::parse(ReadFile(path)), .source = path});
   return state;
 }
 

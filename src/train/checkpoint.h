@@ -32,8 +32,11 @@ struct TrainState {
   }
 };
 
-// Writes run_directory/checkpoints/step-<step>; then removes all but the newest `keep`. On failure
-// (a full disk) throws Error and leaves earlier checkpoints as they were.
+std::string CheckpointsPath(const std::string& run_directory);
+
+// Writes run_directory/checkpoints/step-<step>; then removes checkpoints of later steps (of a
+// future that a damaged checkpoint cut off) and all but the newest `keep`. On failure (a full disk)
+// throws Error and leaves earlier checkpoints as they were.
 void SaveCheckpoint(const std::string& run_directory, const ParamTable& params,
                     const AdamW& optimizer, const TrainState& state, int keep);
 

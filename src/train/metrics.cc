@@ -15,8 +15,6 @@ namespace {
 constexpr const char* kStepKind = "step";
 constexpr const char* kValidationKind = "validation";
 
-std::string PathOf(const std::string& run_directory) { return run_directory + "/metrics.jsonl"; }
-
 template <class T>
 T Parse(Json line, const std::string& where) {
   line.erase("kind");
@@ -25,26 +23,37 @@ T Parse(Json line, const std::string& where) {
     if (value.is_null()) value = std::nan("");
   }
   T metrics;
-  ReadFields(metrics, {.values = std::move(line), .source = where});
+  ReadAllFields(metrics, {.values = std::move(line), .source = where});
   return metrics;
 }
 
-// Lines up to and including `last_step`; all for a negative one.
+// Lines up to and including `last_step`.
 std::string LinesUpTo(const std::string& path, int64_t last_step) {
   if (!std::filesystem::exists(path)) return "";
   std::istringstream lines(ReadFile(path));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
     const Json parsed = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_object() && parsed.value("step", int64_t{0}) <= last_step) kept += line + "\n";
+    const auto step = parsed.is_object() ? parsed.find("step") : parsed.end();
+    const bool sound = step != parsed.end() && step->is_number_integer();
+    if (sound && step->get<int64_t>() <= last_step) kept += line + "\n";
   }
   return kept;
 }
 
+bool IsKind(const Json& line, const char* kind) {
+  const auto found = line.find("kind");
+  return found != line.end() && *found == kind;
+}
+
 }  // namespace
 
+std::string MetricsPath(const std::string& run_directory) {
+  return run_directory + "/metrics.jsonl";
+}
+
 RunMetrics ReadMetrics(const std::string& run_directory) {
-  const std::string path = PathOf(run_directory);
+  const std::string path = MetricsPath(run_directory);
   std::istringstream lines(ReadFile(path));
   RunMetrics metrics;
   int number = 0;
@@ -55,7 +64,7 @@ RunMetrics ReadMetrics(const std::string& run_directory) {
       if (lines.eof()) break;
       throw Error({.what = "not a JSON object", .where = where});
     }
-    if (parsed.value("kind", "") == kValidationKind) {
+    if (IsKind(parsed, kValidationKind)) {
       metrics.validations.push_back(Parse<ValidationMetrics>(std::move(parsed), where));
     } else {
       metrics.steps.push_back(Parse<StepMetrics>(std::move(parsed), where));
@@ -65,9 +74,11 @@ RunMetrics ReadMetrics(const std::string& run_directory) {
 }
 
 MetricsLog::MetricsLog(const std::string& run_directory, int64_t step)
-    : path_(PathOf(run_directory)), events_(run_directory) {
+    : path_(MetricsPath(run_directory)), events_(run_directory) {
   WriteFileAtomically(path_, step > 0 ? LinesUpTo(path_, step) : "");
   file_.open(path_, std::ios::app);
+  const RunMetrics before = ReadMetrics(run_directory);
+  if (!before.validations.empty()) last_validation_ = before.validations.back().step;
 }
 
 void MetricsLog::Add(const StepMetrics& metrics) {
@@ -80,6 +91,8 @@ void MetricsLog::Add(const StepMetrics& metrics) {
 }
 
 void MetricsLog::Add(const ValidationMetrics& metrics) {
+  if (metrics.step == last_validation_) return;
+  last_validation_ = metrics.step;
   Write(kValidationKind, WriteFields(metrics));
   events_.Scalar(metrics.step, "validation/loss", metrics.loss);
   events_.Scalar(metrics.step, "validation/perplexity", metrics.perplexity);

@@ -59,6 +59,8 @@ struct RunMetrics {
   std::vector<ValidationMetrics> validations;
 };
 
+std::string MetricsPath(const std::string& run_directory);
+
 // All lines of a run's metrics.jsonl. A last line that was cut off by a crash is left out.
 RunMetrics ReadMetrics(const std::string& run_directory);
 
@@ -69,6 +71,8 @@ class MetricsLog {
   MetricsLog(const std::string& run_directory, int64_t step);
 
   void Add(const StepMetrics& metrics);
+  // Only the first validation of a step counts: a run that was stopped after its last step
+  // validates again when it is continued.
   void Add(const ValidationMetrics& metrics);
   // Makes everything visible to readers. Throws Error if the disk is full.
   void Flush();
@@ -78,6 +82,7 @@ class MetricsLog {
 
   std::string path_;
   std::ofstream file_;
+  int64_t last_validation_ = 0;  // its step
   EventWriter events_;
 };
 

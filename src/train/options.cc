@@ -21,7 +21,7 @@ void Require(bool condition, const char* key, const std::string& value, const ch
 
 void OptimizerOptions::Validate() const {
   const auto require = [](bool condition, const char* key, double value, const char* expected) {
-    Require(condition, key, fmt::format("{}", value), expected);
+    Require(condition && std::isfinite(value), key, fmt::format("{}", value), expected);
   };
   require(learning_rate > 0, "optimizer.learning_rate", learning_rate, "a positive number");
   require(min_learning_rate.value_or(0) >= 0 && min_learning_rate.value_or(0) <= learning_rate,
@@ -51,6 +51,9 @@ void TrainOptions::Validate() const {
          .remedy = "write, for example, tokens = 2e6"});
   }
   require(batch >= 1, "train.batch", batch, "1 or more sequences");
+  constexpr int64_t kMostTokensPerStep = int64_t{1} << 24;
+  require(length <= kMostTokensPerStep && tokens_per_step() <= kMostTokensPerStep, "train.batch",
+          batch, "batch times length of at most 16,777,216 tokens");
   require(micro_batch >= 0 && micro_batch <= batch, "train.micro_batch", micro_batch,
           "between 0 and train.batch");
   require(length >= 1, "train.length", length, "1 or more tokens");

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/file.h"
 #include "train/checkpoint.h"
+#include "train/metrics.h"
 
 namespace sandglass {
 namespace {
@@ -23,7 +25,7 @@ Json ParseJsonFile(const std::string& path) {
 template <class T>
 T ReadJsonFile(const std::string& path) {
   T value;
-  ReadFields(value, {.values = ParseJsonFile(path), .source = path});
+  ReadAllFields(value, {.values = ParseJsonFile(path), .source = path});
   return value;
 }
 
@@ -62,7 +64,36 @@ RunInfo ReadRunInfo(const std::string& run_directory) {
 
 std::optional<RunResult> FindResult(const std::string& run_directory) {
   if (!std::filesystem::exists(ResultPath(run_directory))) return std::nullopt;
-  return ReadJsonFile<RunResult>(ResultPath(run_directory));
+  const RunResult result = ReadJsonFile<RunResult>(ResultPath(run_directory));
+  if (result.steps <= 0 || result.tokens <= 0 || !(result.validation_loss > 0) ||
+      !std::isfinite(result.validation_loss) || result.validation_tokens <= 0) {
+    throw Error({.what = "the result of the run makes no sense",
+                 .where = ResultPath(run_directory),
+                 .remedy = "the file is damaged; remove it, and the same command evaluates the "
+                           "last checkpoint again"});
+  }
+  return result;
+}
+
+bool IsRunDirectory(const std::string& directory) {
+  return std::filesystem::exists(ConfigPath(directory)) &&
+         std::filesystem::exists(InfoPath(directory));
+}
+
+void DiscardRun(const std::string& run_directory) {
+  namespace fs = std::filesystem;
+  for (const std::string& path :
+       {ConfigPath(run_directory), InfoPath(run_directory), TokenizerPath(run_directory),
+        ResultPath(run_directory), MetricsPath(run_directory), CheckpointsPath(run_directory)}) {
+    fs::remove_all(path);
+  }
+  std::vector<fs::path> events;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run_directory)) {
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) {
+      events.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : events) fs::remove(path);
 }
 
 RunConfig ReadRunConfig(const std::string& run_directory) {

@@ -94,7 +94,12 @@ std::string TokenizerPath(const std::string& run_directory);
 std::string ResultPath(const std::string& run_directory);
 
 RunInfo ReadRunInfo(const std::string& run_directory);
-// The result of a finished run, or nothing if it has not finished.
+// Whether the directory holds a run, finished or not.
+bool IsRunDirectory(const std::string& directory);
+// Removes the files of a run, and nothing else that lies beside them.
+void DiscardRun(const std::string& run_directory);
+// The result of a finished run, or nothing if it has not finished. Throws Error if the file is
+// damaged.
 std::optional<RunResult> FindResult(const std::string& run_directory);
 // The configuration of a run; Error if the directory is not a run.
 RunConfig ReadRunConfig(const std::string& run_directory);

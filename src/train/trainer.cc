@@ -52,24 +52,9 @@ RunInfo DescribeRun(const PreparedData& data, const Backend& backend) {
           .validation_hash = data.validation.info().content_hash};
 }
 
-// The keys whose values differ, as "train.batch (16, now 32)".
-void ListDifferences(const Json& before, const Json& after, const std::string& path,
-                     std::vector<std::string>& out) {
-  for (const auto& [key, value] : after.items()) {
-    const std::string name = path.empty() ? key : path + "." + key;
-    const Json old = before.value(key, Json());
-    if (name == "system" || old == value) continue;
-    if (value.is_object() && old.is_object()) {
-      ListDifferences(old, value, name, out);
-    } else {
-      out.push_back(fmt::format("{} ({}, now {})", name, old.dump(), value.dump()));
-    }
-  }
-}
-
 void CheckSameRun(const std::string& directory, const RunConfig& config, const RunInfo& info) {
-  std::vector<std::string> differences;
-  ListDifferences(WriteFields(ReadRunConfig(directory)), WriteFields(config), "", differences);
+  // Settings of speed and memory may change.
+  std::vector<std::string> differences = Differences(ReadRunConfig(directory), config, {"system"});
   const RunInfo before = ReadRunInfo(directory);
   if (before.tokenizer_hash != info.tokenizer_hash || before.train_hash != info.train_hash ||
       before.validation_hash != info.validation_hash) {
@@ -87,15 +72,18 @@ class Trainer {
   Trainer(const RunConfig& config, PreparedData data, const std::string& directory,
           const TrainCallbacks& callbacks);
 
+  // Touches the run directory for the first time. Nothing if it was interrupted, and saved.
   std::optional<RunResult> Run();
 
  private:
   void Resume();
+  // Throws Interrupted between steps or during validation.
+  RunResult RunSteps(MetricsLog& metrics);
   StepMetrics Step();
   // Runs the batch's sequences through the model, a micro-batch at a time.
   LossSums Accumulate();
   Score Validate(int64_t max_tokens);
-  void Save();
+  void Save(MetricsLog& metrics);
   RunResult Result(const Score& score);
   bool Due(int64_t every) const { return every > 0 && state_.step % every == 0; }
 
@@ -109,9 +97,11 @@ class Trainer {
   Model model_;
   std::optional<AdamW> optimizer_;
   TrainSamples samples_;
+  EvalWindows validation_;
   std::vector<int32_t> token_bytes_;
   TrainState state_;
   int64_t saved_step_ = -1;
+  bool measures_memory_ = false;
   int consecutive_skips_ = 0;
   std::vector<int32_t> ids_;      // [batch, length]
   std::vector<int32_t> targets_;  // [batch, length]
@@ -132,9 +122,11 @@ Trainer::Trainer(const RunConfig& config, PreparedData data, const std::string& 
                                    .length = config.train.length,
                                    .recompute = config.system.recompute}),
       samples_(data_.train, config.train.length, config.train.seed),
+      validation_(data_.validation, config.train.length),
       token_bytes_(data_.tokenizer.TokenByteCounts()),
       ids_(config.train.tokens_per_step()),
       targets_(config.train.tokens_per_step()) {
+  measures_memory_ = ResetPeakMemory();
   model_.Allocate(*ops_);
   optimizer_.emplace(model_.params(), config.optimizer);
 }
@@ -152,30 +144,35 @@ void Trainer::Resume() {
 std::optional<RunResult> Trainer::Run() {
   Resume();
   MetricsLog metrics(directory_, state_.step);
+  try {
+    return RunSteps(metrics);
+  } catch (const Interrupted&) {
+    Save(metrics);
+    return std::nullopt;
+  }
+}
+
+RunResult Trainer::RunSteps(MetricsLog& metrics) {
   const int64_t tokens_per_step = config_.train.tokens_per_step();
   Progress progress(config_.name, steps_ * tokens_per_step, "tokens", callbacks_.progress);
   progress.SkipTo(state_.step * tokens_per_step);
+  const auto validate = [&](int64_t max_tokens) {
+    const Score score = Validate(max_tokens);
+    metrics.Add(ValidationMetrics{state_.step, state_.tokens, score.loss(), score.perplexity(),
+                                  score.bits_per_byte()});
+    return score;
+  };
   while (state_.step < steps_) {
-    if (InterruptRequested()) {
-      Save();
-      metrics.Flush();
-      return std::nullopt;
-    }
+    if (InterruptRequested()) throw Interrupted{};
     const StepMetrics step = Step();
     metrics.Add(step);
     callbacks_.step(step);
     progress.Update(state_.step * tokens_per_step, fmt::format("loss {:.3f}", step.loss));
-    if (state_.step < steps_ && Due(eval_every_)) {
-      const Score score = Validate(config_.train.eval_tokens);
-      metrics.Add(ValidationMetrics{state_.step, state_.tokens, score.loss(), score.perplexity(),
-                                    score.bits_per_byte()});
-    }
-    if (Due(config_.train.checkpoint_every)) Save();
+    if (state_.step < steps_ && Due(eval_every_)) validate(config_.train.eval_tokens);
+    if (Due(config_.train.checkpoint_every)) Save(metrics);
   }
-  const Score score = Validate(0);
-  metrics.Add(ValidationMetrics{state_.step, state_.tokens, score.loss(), score.perplexity(),
-                                score.bits_per_byte()});
-  Save();
+  const Score score = validate(0);
+  Save(metrics);
   const RunResult result = Result(score);
   WriteFileAtomically(ResultPath(directory_), WriteFields(result).dump(2) + "\n");
   progress.Finish(fmt::format("validation loss {:.4f}, {:.4f} bits per byte", score.loss(),
@@ -211,8 +208,8 @@ StepMetrics Trainer::Step() {
                                "step {}",
                                consecutive_skips_, state_.step),
            .where = directory_,
-           .remedy = "lower optimizer.learning_rate or lengthen optimizer.warmup_steps; "
-                     "weights and checkpoints are as they were before those steps"});
+           .remedy = "lower optimizer.learning_rate or lengthen optimizer.warmup_steps and "
+                     "start again with --fresh; those steps changed no weights"});
     }
   } else {
     consecutive_skips_ = 0;
@@ -241,15 +238,16 @@ LossSums Trainer::Accumulate() {
 }
 
 Score Trainer::Validate(int64_t max_tokens) {
-  return ScoreStream(model_, data_.validation, token_bytes_,
-                     {.length = config_.train.length,
-                      .batch = config_.train.effective_micro_batch(),
-                      .max_tokens = max_tokens});
+  return ScoreStream(model_, validation_, token_bytes_,
+                     {.batch = config_.train.effective_micro_batch(), .max_tokens = max_tokens});
 }
 
-void Trainer::Save() {
+void Trainer::Save(MetricsLog& metrics) {
   if (saved_step_ == state_.step) return;
-  state_.peak_memory_bytes = std::max(state_.peak_memory_bytes, PeakMemoryBytes().value_or(0));
+  metrics.Flush();  // first, so that the log is never behind a checkpoint
+  if (measures_memory_) {
+    state_.peak_memory_bytes = std::max(state_.peak_memory_bytes, PeakMemoryBytes().value_or(0));
+  }
   SaveCheckpoint(directory_, model_.params(), *optimizer_, state_, config_.train.keep_checkpoints);
   saved_step_ = state_.step;
 }
@@ -279,23 +277,25 @@ std::optional<RunResult> Train(const RunConfig& asked, const std::string& direct
   PreparedData data = PreparedData::Open(asked.data.path);
   const RunConfig config = Resolve(asked, data.tokenizer);
   const RunInfo info = DescribeRun(data, *config.system.MakeBackend());
-  if (existing == ExistingRun::kDiscard && std::filesystem::exists(ConfigPath(directory))) {
-    std::filesystem::remove_all(directory);
-  }
-  if (std::filesystem::exists(ConfigPath(directory))) {
+  const bool continues = existing == ExistingRun::kContinue && IsRunDirectory(directory);
+  if (continues) {
     CheckSameRun(directory, config, info);
     if (const auto result = FindResult(directory)) {
       callbacks.note("this run has finished already");
       return result;
     }
-  } else {
+  }
+  // What cannot be trained fails here, before the directory is touched.
+  const std::string tokenizer = data.tokenizer.ToJson();
+  Trainer trainer(config, std::move(data), directory, callbacks);
+  if (!continues) {
+    if (IsRunDirectory(directory)) DiscardRun(directory);
     CreateDirectories(directory);
-    data.tokenizer.Save(TokenizerPath(directory));
+    WriteFileAtomically(TokenizerPath(directory), tokenizer);
     WriteFileAtomically(InfoPath(directory), WriteFields(info).dump(2) + "\n");
     WriteFileAtomically(ConfigPath(directory), ToToml(WriteFields(config)));
   }
-  ResetPeakMemory();
-  return Trainer(config, std::move(data), directory, callbacks).Run();
+  return trainer.Run();
 }
 
 }  // namespace sandglass

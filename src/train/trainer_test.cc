@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <csignal>
@@ -172,6 +174,61 @@ TEST_F(TrainTest, AFailedSaveLeavesTheEarlierCheckpoint) {
   EXPECT_EQ(Run("full", config_)->weights_hash, Run("whole", config_)->weights_hash);
 }
 
+TEST_F(TrainTest, AKilledRunLosesNoMetrics) {
+  config_.train.checkpoint_every = 2;
+  const RunResult whole = *Run("whole", config_);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // A child of a process with OpenMP threads must not use them.
+    config_.system.threads = 1;
+    TrainCallbacks callbacks = callbacks_;
+    callbacks.step = [](const StepMetrics& metrics) {
+      if (metrics.step == 5) ::kill(::getpid(), SIGKILL);
+    };
+    Train(config_, root_ + "/killed", ExistingRun::kContinue, callbacks);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(Run("killed", config_)->steps, whole.steps);
+  EXPECT_TRUE(Noted("continuing from step 4"));
+  const RunMetrics metrics = ReadMetrics(root_ + "/killed");
+  ASSERT_EQ(metrics.steps.size(), 8u);
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(metrics.steps[i].step, int64_t(i) + 1);
+}
+
+TEST_F(TrainTest, ANewCheckpointOutlivesDamagedLaterOnes) {
+  config_.train.checkpoint_every = 2;
+  RunUntil(6, "run", config_);
+  for (const char* step : {"step-00000004", "step-00000006"}) {
+    WriteFileAtomically(root_ + "/run/checkpoints/" + step + "/state.json", "{}");
+  }
+  RunUntil(3, "run", config_);  // starts over, since no checkpoint is sound
+  EXPECT_TRUE(fs::exists(root_ + "/run/checkpoints/step-00000003/manifest.json"));
+  EXPECT_EQ(Run("run", config_)->weights_hash, Run("whole", config_)->weights_hash);
+  EXPECT_TRUE(Noted("continuing from step 3"));
+}
+
+TEST_F(TrainTest, DiscardingARunLeavesOtherFilesAlone) {
+  Run("run", config_);
+  WriteFileAtomically(root_ + "/run/thesis.txt", "mine");
+  Run("run", config_, ExistingRun::kDiscard);
+  EXPECT_EQ(ReadFile(root_ + "/run/thesis.txt"), "mine");
+  // A directory with a run.toml of somebody's own is not a run.
+  CreateDirectories(root_ + "/own");
+  WriteFileAtomically(root_ + "/own/notes.txt", "mine");
+  Run("own", config_, ExistingRun::kDiscard);
+  EXPECT_EQ(ReadFile(root_ + "/own/notes.txt"), "mine");
+}
+
+TEST_F(TrainTest, AFinishedRunWhoseResultIsLostValidatesOnce) {
+  const RunResult first = *Run("run", config_);
+  fs::remove(root_ + "/run/result.json");
+  EXPECT_EQ(Run("run", config_)->validation_loss, first.validation_loss);
+  EXPECT_EQ(ReadMetrics(root_ + "/run").validations.size(), 3u);
+}
+
 TEST_F(TrainTest, OldCheckpointsAreRemoved) {
   config_.train.checkpoint_every = 1;
   config_.train.keep_checkpoints = 3;
@@ -231,6 +288,9 @@ TEST_F(TrainTest, ImpossibleConfigurationsAreRefusedBeforeAnythingIsWritten) {
   EXPECT_EQ(refused("optimizer.beta2=1").where, "optimizer.beta2");
   EXPECT_EQ(refused("model.vocabulary=200").where, "model.vocabulary");
   EXPECT_EQ(refused("name=a/b").where, "name");
+  EXPECT_EQ(refused("optimizer.weight_decay=inf").where, "optimizer.weight_decay");
+  EXPECT_EQ(refused("train.batch=2000000000").where, "train.batch");
+  refused("train.length=100000");  // more than there are tokens
   EXPECT_NE(refused("data.path=/no-such-directory").what.find("no such data"), std::string::npos);
 }
 
@@ -242,7 +302,14 @@ TEST_F(TrainTest, NonFiniteLossSkipsStepsThenStops) {
   config_.train.checkpoint_every = 1;
   const ErrorParts parts = FailureOf("nan", config_);
   EXPECT_NE(parts.what.find("4 steps in a row"), std::string::npos) << parts.what;
-  // The weights are those of the last step that was not skipped, in every checkpoint since.
+  // Every checkpoint since the last step that was not skipped holds the same weights.
+  const std::string checkpoints = root_ + "/nan/checkpoints/";
+  std::vector<std::string> weights;
+  for (const auto& entry : fs::directory_iterator(checkpoints)) {
+    weights.push_back(HashHex(HashFile(entry.path().string() + "/model.safetensors")));
+  }
+  ASSERT_EQ(weights.size(), 2u);
+  EXPECT_EQ(weights[0], weights[1]);
   const RunMetrics metrics = ReadMetrics(root_ + "/nan");
   EXPECT_TRUE(metrics.steps.back().skipped);
   EXPECT_TRUE(std::isnan(metrics.steps.back().loss) || std::isinf(metrics.steps.back().loss) ||
