@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 
 #include "base/cpu.h"
@@ -105,6 +106,94 @@ TEST(Fields, WrongTypesAreRefused) {
             "did you mean \"green\"?");
 }
 
+struct Numbers {
+  int small = 0;
+  int64_t wide = 0;
+  uint64_t seed = 0;
+  uint8_t byte = 0;
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    field("small", self.small, "32 bits");
+    field("wide", self.wide, "64 bits");
+    field("seed", self.seed, "64 bits without a sign");
+    field("byte", self.byte, "8 bits without a sign");
+  }
+};
+
+TEST(Fields, WrongWholeNumbersSayWhatIsWrong) {
+  Numbers value;
+  const auto failure = [&](const std::string& text) {
+    return FailureOf([&] { ReadFields(value, ParseToml(text, "run.toml")); });
+  };
+  EXPECT_EQ(failure("small = 1.5").what, "1.5 is not a whole number");
+  EXPECT_EQ(failure("small = nan").what, "nan is not a whole number");
+  EXPECT_EQ(failure("small = 1e300").what, "1e300 is out of range");
+  EXPECT_EQ(failure("wide = -1e300").what, "-1e300 is out of range");
+  EXPECT_EQ(failure("wide = inf").what, "inf is out of range");
+  EXPECT_EQ(failure("wide = 9223372036854775808e0").what, "9.223372036854776e18 is out of range");
+  EXPECT_EQ(failure("small = 3e9").what, "3000000000 is out of range");
+  EXPECT_EQ(failure("small = 3e9").expected, "a whole number from -2147483648 to 2147483647");
+  EXPECT_EQ(failure("small = 3e9").where, "run.toml:1, small");
+  EXPECT_EQ(failure("seed = -1").what, "-1 is negative");
+  EXPECT_EQ(failure("byte = -2e0").what, "-2 is negative");
+  EXPECT_EQ(failure("byte = 256").expected, "a whole number from 0 to 255");
+  EXPECT_EQ(failure("small = \"3\"").expected.substr(0, 14), "a whole number");
+  EXPECT_EQ(failure("small = true").what, "true has the wrong type");
+  EXPECT_NE(failure("wide = 99999999999999999999").what.find("64 bits"), std::string::npos);
+  const auto assign = [&](const char* text) {
+    return FailureOf([&] { ReadFields(value, ParseAssignment(text)); }).what;
+  };
+  EXPECT_EQ(assign("wide=99999999999999999999"), "99999999999999999999 is out of range");
+  EXPECT_EQ(assign("seed=-99999999999999999999"), "-99999999999999999999 is negative");
+  EXPECT_EQ(assign("small=many"), "\"many\" has the wrong type");
+  EXPECT_EQ(assign("small=\xff"), "\"\uFFFD\" has the wrong type");
+}
+
+TEST(Fields, WholeNumbersAreReadToTheirLimits) {
+  Numbers value;
+  ReadFields(value, ParseToml("small = -2147483648\nwide = 9223372036854775807\nseed = 18e18\n"
+                              "byte = 255.0\n",
+                              "run.toml"));
+  EXPECT_EQ(value.small, std::numeric_limits<int>::min());
+  EXPECT_EQ(value.wide, std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(value.seed, 18'000'000'000'000'000'000u);
+  EXPECT_EQ(value.byte, 255);
+  value.seed = std::numeric_limits<uint64_t>::max();
+  Numbers again;
+  ReadFields(again, {.values = Json::parse(WriteFields(value).dump()), .source = "f"});
+  EXPECT_EQ(again.seed, value.seed);
+}
+
+struct Word {
+  std::string text;
+  static Word Parse(std::string_view text) {
+    if (text.size() > 4) throw Error({.what = "\"" + std::string(text) + "\" is too long"});
+    return {std::string(text)};
+  }
+  std::string ToString() const { return text; }
+};
+
+TEST(Fields, ANumberReadsAsText) {
+  const auto read = [](Json value) {
+    Word word;
+    ReadFields(word, {.values = std::move(value), .source = "--word"});
+    return word.text;
+  };
+  EXPECT_EQ(read(4), "4");
+  EXPECT_EQ(read(10.0), "10");
+  EXPECT_EQ(read(0.4), "0.4");
+  EXPECT_EQ(FailureOf([&] { read(1e9); }).what, "\"1000000000\" is too long");
+  EXPECT_EQ(FailureOf([&] { read(1e300); }).what, "\"1e300\" is too long");
+}
+
+TEST(Fields, AnElementOfAFlagsListNamesTheFlag) {
+  std::vector<Color> colors;
+  EXPECT_EQ(FailureOf([&] {
+              ReadFields(colors, {.values = {"red", "gren"}, .source = "--colors"});
+            }).where,
+            "--colors");
+}
+
 TEST(Fields, AssignmentOverridesOneKey) {
   Outer value;
   ReadFields(value, ParseAssignment("inner.rate=3e-4"));
@@ -169,6 +258,14 @@ TEST(Error, SuggestsOnlyLikelyMisspellings) {
   EXPECT_EQ(ClosestMatch("token", names), "tokens");
   EXPECT_EQ(ClosestMatch("learning_rte", names), "learning_rate");
   EXPECT_EQ(ClosestMatch("zzz", names), "");
+}
+
+TEST(Error, SwappedLettersAreOneMistake) {
+  EXPECT_EQ(ClosestMatch("trian", {"train", "trip"}), "train");
+  EXPECT_EQ(ClosestMatch("pelase", {"please"}), "please");
+  EXPECT_EQ(ClosestMatch("ab", {"ba"}), "ba");
+  EXPECT_EQ(ClosestMatch("abc", {"cab"}), "");
+  EXPECT_EQ(DidYouMean("trian", {"plan", "train"}), "did you mean \"train\"?");
 }
 
 TEST(Random, PhiloxMatchesPublishedVectors) {

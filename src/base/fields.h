@@ -13,9 +13,11 @@
 // with `static T Parse(std::string_view)` and `ToString()`, or a vector or optional of these.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -92,9 +94,29 @@ struct IsOptional<std::optional<T>> : std::true_type {};
 
 // Where a value was written, for messages: `run.toml:12, train.tokens`.
 std::string Where(const ConfigTree& tree, const std::string& path);
+// A value as a message shows it and as a text type reads it: 1e9 is 1000000000, not 1000000000.0.
+std::string ValueText(const Json& value);
 [[noreturn]] void FailType(const Json& value, const char* expected, const std::string& where);
+// For a value that is not a whole number from `lowest` to `highest`: says which of these it fails.
+[[noreturn]] void FailWhole(const Json& value, int64_t lowest, uint64_t highest,
+                            const std::string& where);
 [[noreturn]] void FailUnknownKey(const std::string& key, const std::string& where,
                                  const std::vector<std::string>& known);
+
+// The value as a T, or nothing if it is not whole or does not fit. 18e9 is a handy way to write an
+// integer.
+template <std::integral T>
+std::optional<T> ToWhole(const Json& value) {
+  const auto fitted = [](auto whole) {
+    return std::in_range<T>(whole) ? std::optional<T>(static_cast<T>(whole)) : std::nullopt;
+  };
+  if (value.is_number_unsigned()) return fitted(value.get<uint64_t>());
+  if (value.is_number_integer()) return fitted(value.get<int64_t>());
+  if (!value.is_number()) return std::nullopt;
+  const double real = value.get<double>();
+  if (std::floor(real) != real || real < -0x1p63 || real >= 0x1p64) return std::nullopt;
+  return real < 0 ? fitted(static_cast<int64_t>(real)) : fitted(static_cast<uint64_t>(real));
+}
 
 template <class T>
 void Read(T& out, const Json& value, const ConfigTree& tree, const std::string& path) {
@@ -106,16 +128,12 @@ void Read(T& out, const Json& value, const ConfigTree& tree, const std::string& 
     if (!value.is_string()) FailType(value, "a name in quotes", where());
     out = ParseEnum<T>(value.get<std::string>(), where());
   } else if constexpr (std::is_integral_v<T>) {
-    // 18e9 is a handy way to write an integer; what is not whole or does not fit is refused.
-    if (!value.is_number()) FailType(value, "a whole number", where());
-    const double real = value.get<double>();
-    if (std::floor(real) != real || real < -9.2e18 || real > 9.2e18) {
-      FailType(value, "a whole number", where());
+    const std::optional<T> whole = ToWhole<T>(value);
+    if (!whole) {
+      FailWhole(value, int64_t{std::numeric_limits<T>::min()},
+                uint64_t{std::numeric_limits<T>::max()}, where());
     }
-    const int64_t whole =
-        value.is_number_float() ? static_cast<int64_t>(real) : value.get<int64_t>();
-    if (!std::in_range<T>(whole)) FailType(value, "a whole number that fits its type", where());
-    out = static_cast<T>(whole);
+    out = *whole;
   } else if constexpr (std::is_floating_point_v<T>) {
     if (!value.is_number()) FailType(value, "a number", where());
     out = value.get<T>();
@@ -154,7 +172,7 @@ void Read(T& out, const Json& value, const ConfigTree& tree, const std::string& 
     static_assert(HasText<T>, "not a field type");
     if (!value.is_string() && !value.is_number()) FailType(value, "a string in quotes", where());
     try {
-      out = T::Parse(value.is_string() ? value.get<std::string>() : value.dump());
+      out = T::Parse(value.is_string() ? value.get<std::string>() : ValueText(value));
     } catch (const Error& failure) {
       ErrorParts parts = failure.parts();
       parts.where = parts.where.empty() ? where() : where() + ": " + parts.where;
