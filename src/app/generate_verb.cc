@@ -14,7 +14,7 @@ namespace {
 struct GenerateFlags {
   std::string run;
   std::string prompt;
-  int tokens = 200;
+  int64_t tokens = 200;
   int threads = 0;
   SamplingOptions sampling;
   bool json = false;
@@ -22,21 +22,29 @@ struct GenerateFlags {
 
 void RunGenerate(const GenerateFlags& flags) {
   constexpr int kPromptPiece = 64;  // tokens of the prompt that go through the model at a time
+  constexpr int64_t kMaxTokens = 1 << 20;
   flags.sampling.Validate();
   const RunConfig config = ReadRunConfig(flags.run);
   const Tokenizer tokenizer = Tokenizer::Load(TokenizerPath(flags.run));
   std::vector<TokenId> ids = {tokenizer.end_of_text()};
   Encoder(tokenizer).Encode(flags.prompt, ids);
-  const size_t prompt_tokens = ids.size();
+  const int64_t prompt_tokens = std::ssize(ids);
+  if (flags.tokens > kMaxTokens - prompt_tokens) {
+    throw Error({.what = fmt::format("{} tokens after a prompt of {} are too many", flags.tokens,
+                                     prompt_tokens),
+                 .where = "--tokens",
+                 .expected = fmt::format("at most {} tokens together", kMaxTokens),
+                 .remedy = "lower --tokens or shorten the prompt"});
+  }
+  const int64_t total_tokens = prompt_tokens + flags.tokens;
   SystemOptions system = config.system;
   if (flags.threads > 0) system.threads = flags.threads;
-  const TrainedModel trained =
-      LoadTrainedModel(flags.run,
-                       {.purpose = Purpose::kEvaluate,
-                        .length = kPromptPiece,
-                        .cache_length = static_cast<int>(prompt_tokens) + flags.tokens},
-                       system, PrintNote);
-  if (static_cast<int>(prompt_tokens) + flags.tokens > config.train.length) {
+  const TrainedModel trained = LoadTrainedModel(flags.run,
+                                                {.purpose = Purpose::kEvaluate,
+                                                 .length = kPromptPiece,
+                                                 .cache_length = static_cast<int>(total_tokens)},
+                                                system, PrintNote);
+  if (total_tokens > config.train.length) {
     PrintNote(
         fmt::format("note: the model was trained on {} tokens of context; text beyond that "
                     "may degrade",
@@ -47,7 +55,7 @@ void RunGenerate(const GenerateFlags& flags) {
   Sampler sampler(flags.sampling);
   std::span<const TokenId> fresh = ids;
   if (!flags.json) Print(flags.prompt);
-  for (int i = 0; i < flags.tokens && !InterruptRequested(); ++i) {
+  for (int64_t i = 0; i < flags.tokens && !InterruptRequested(); ++i) {
     trained.model->Decode(fresh, ViewOf(logits.data(), 1, std::ssize(logits)));
     // Ids beyond the tokenizer's are padding and were never seen in training.
     const TokenId next = sampler.Next(std::span(logits).first(tokenizer.vocabulary()));
@@ -82,6 +90,9 @@ void AddGenerateVerb(CLI::App& program) {
   verb->add_option("--top-p", flags->sampling.top_p, "Only the likeliest tokens that reach p")
       ->capture_default_str();
   verb->add_option("--seed", flags->sampling.seed, "The same seed gives the same text")
+      ->check([](const std::string& text) {
+        return text.starts_with('-') ? text + " is negative; a seed is a whole number from 0" : "";
+      })
       ->capture_default_str();
   verb->add_option("--threads", flags->threads, "Threads [all]")->check(CLI::PositiveNumber);
   verb->add_flag("--json", flags->json, "Print JSON with text and ids");

@@ -9,6 +9,7 @@
 #include "app/verbs.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/interrupt.h"
 #include "data/bpe_trainer.h"
 #include "data/byte_source.h"
 
@@ -88,6 +89,7 @@ std::string ReadAll(const std::string& input) {
   std::string text;
   ByteSource source(input);
   while (source.Read(text)) {
+    if (InterruptRequested()) throw Interrupted{"run the same command again"};
   }
   return text;
 }

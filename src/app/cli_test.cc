@@ -1,0 +1,248 @@
+// The program as a user runs it: exit status, standard output and standard error.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/random.h"
+
+namespace sandglass {
+namespace {
+
+struct Outcome {
+  int status = -1;
+  std::string out;
+  std::string error;
+};
+
+constexpr const char* kRun = R"(
+name = "small"
+[model]
+family = "hourglass"
+shape = "L2-d16-a2x8-f2x16-kv1"
+[data]
+path = "data"
+[train]
+tokens = 128
+batch = 2
+length = 16
+[system]
+backend = "cpu"
+threads = 1
+)";
+
+constexpr const char* kRecipe = R"(
+name = "pair"
+baseline = "conventional"
+seeds = [1]
+[text]
+prepared = "data"
+[train]
+tokens = 64
+batch = 2
+length = 16
+[system]
+backend = "cpu"
+threads = 1
+[[variant]]
+name = "conventional"
+family = "llama"
+shape = "L2-d16-a2x8-f1x48"
+[[variant]]
+name = "hourglass"
+family = "hourglass"
+shape = "L2-d16-a2x8-f3x16"
+)";
+
+// Words drawn from a small list, a paragraph to a document.
+std::string MakeText() {
+  constexpr const char* kWords[] = {"in",  "the",   "beginning", "was",   "a",    "word",
+                                    "and", "light", "shines",    "still", "here", "again"};
+  RandomStream random(1, "text");
+  std::string text;
+  for (int paragraph = 0; paragraph < 40; ++paragraph) {
+    for (int word = 0; word < 30; ++word) text += std::string(kWords[random.NextBelow(12)]) + " ";
+    text += "\n\n";
+  }
+  return text;
+}
+
+// Runs in a directory of its own, which is the program's current one.
+class Cli : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = ::testing::TempDir() + "/cli_test_" +
+            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(root_);
+    CreateDirectories(root_);
+  }
+
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  // `arguments` is shell text and may redirect standard output; `prefix` goes before the program.
+  Outcome Run(const std::string& arguments, const std::string& prefix = "") {
+    const std::string command = "cd '" + root_ + "' && { " + prefix + "'" SANDGLASS_PROGRAM "' " +
+                                arguments + "; } >out.txt 2>error.txt </dev/null";
+    const int result = std::system(command.c_str());
+    EXPECT_TRUE(WIFEXITED(result)) << command;
+    return {WEXITSTATUS(result), Read("out.txt"), Read("error.txt")};
+  }
+
+  // For commands that succeed; returns standard output.
+  std::string Output(const std::string& arguments) {
+    const Outcome outcome = Run(arguments);
+    EXPECT_EQ(outcome.status, 0) << arguments << "\n" << outcome.error;
+    return outcome.out;
+  }
+
+  Json OutputJson(const std::string& arguments) { return Json::parse(Output(arguments)); }
+
+  // For commands that fail: the status, nothing on standard output, each text on standard error.
+  void ExpectFailure(const std::string& arguments, int status,
+                     const std::vector<std::string>& texts, const std::string& prefix = "") {
+    const Outcome outcome = Run(arguments, prefix);
+    EXPECT_EQ(outcome.status, status) << arguments << "\n" << outcome.error;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    for (const std::string& text : texts) {
+      EXPECT_NE(outcome.error.find(text), std::string::npos)
+          << arguments << ": no \"" << text << "\" in\n"
+          << outcome.error;
+    }
+  }
+
+  std::string Read(const std::string& name) { return ReadFile(root_ + "/" + name); }
+  void Write(const std::string& name, std::string_view text) {
+    WriteFileAtomically(root_ + "/" + name, text);
+  }
+
+  // data/, made by the program from a small text.
+  void PrepareData() {
+    Write("text.txt", MakeText());
+    Output("tokenizer train --vocabulary 300 --documents paragraph --out t.json text.txt");
+    Output("prepare --tokenizer t.json --documents paragraph --validation 0.2 --out data text.txt");
+  }
+
+ private:
+  std::string root_;
+};
+
+TEST_F(Cli, FromTextToComparison) {
+  PrepareData();
+  Write("run.toml", kRun);
+  Write("pair.toml", kRecipe);
+
+  const Json trained = OutputJson("train run.toml --out run --json");
+  EXPECT_EQ(trained.at("steps"), 4);
+  EXPECT_EQ(trained.at("run_directory"), "run");
+  const double loss = trained.at("validation_loss");
+  EXPECT_GT(loss, 1.0);
+  EXPECT_LT(loss, 8.0);
+
+  const Json evaluated = OutputJson("eval run --json");
+  EXPECT_NEAR(evaluated.at("loss"), loss, 1e-6);
+  EXPECT_EQ(evaluated.at("split"), "validation");
+  EXPECT_NE(Output("eval run --threads 1").find("bits/byte"), std::string::npos);
+
+  const std::string seeded = "generate run --prompt 'in the' --tokens 24 --threads 1 --seed ";
+  const std::string text = Output(seeded + "7");
+  EXPECT_TRUE(text.starts_with("in the")) << text;
+  EXPECT_GT(text.size(), 10u);
+  EXPECT_EQ(Output(seeded + "7"), text);
+  EXPECT_NE(Output(seeded + "8"), text);
+  const Json greedy = OutputJson("generate run --temperature 0 --tokens 5 --threads 1 --json");
+  EXPECT_EQ(greedy.at("prompt"), "");
+  EXPECT_LE(greedy.at("ids").size(), 5u);
+  EXPECT_EQ(OutputJson("generate run --temperature 0 --tokens 5 --threads 1 --json"), greedy);
+  EXPECT_TRUE(greedy.at("text").is_string());
+  ExpectFailure("generate run --tokens 1048576", 1,
+                {"1048576 tokens after a prompt of 1", "--tokens", "at most 1048576", "lower"});
+  ExpectFailure("generate run --tokens 5000000000", 1, {"5000000000", "at most 1048576"});
+  ExpectFailure("generate run --seed -1", 2, {"--seed: -1 is negative", "from 0"});
+
+  // The finished run is there: again the same result, but no other run in its place.
+  EXPECT_EQ(OutputJson("train run.toml --out run --json").at("validation_loss"),
+            trained.at("validation_loss"));
+  ExpectFailure(
+      "train run.toml --out run --set train.batch=4", 1,
+      {"run of another configuration", "train.batch (2, now 4)", "where:    run", "--fresh"});
+
+  const std::string report = Output("compare pair.toml --out pair");
+  EXPECT_NE(report.find("hourglass"), std::string::npos) << report;
+  EXPECT_NE(report.find("report: pair/report.html"), std::string::npos) << report;
+  EXPECT_NE(Read("pair/report.html").find("conventional"), std::string::npos);
+}
+
+TEST_F(Cli, HelpAndVersion) {
+  EXPECT_NE(Output("--help").find("sandglass compare recipes/kjv-demo.toml"), std::string::npos);
+  EXPECT_NE(Output("generate --help").find("--temperature"), std::string::npos);
+  EXPECT_NE(Output("--version").find('.'), std::string::npos);
+  ExpectFailure("", 2, {"Examples:", "sandglass VERB --help"});
+  ExpectFailure("tokenizer", 2, {"encode", "decode"});
+}
+
+TEST_F(Cli, MistypedWordsAreNamedWithASuggestion) {
+  ExpectFailure("foo", 2, {"unknown verb \"foo\"", "expected: one of plan", "sandglass --help"});
+  ExpectFailure("trian run.toml", 2, {"unknown verb \"trian\"", "did you mean \"train\"?"});
+  ExpectFailure("tokenizer trian", 2,
+                {"\"trian\"", "where:    sandglass tokenizer", "did you mean \"train\"?"});
+  ExpectFailure("plan L2-d16-a2x8-f2x16 --lentgh=16", 2,
+                {"unknown argument \"--lentgh\"", "sandglass plan", "did you mean \"--length\"?"});
+  ExpectFailure("eval run --zzzzzz", 2, {"\"--zzzzzz\"", "sandglass eval --help"});
+  ExpectFailure("train", 2, {"RUN_FILE"});
+}
+
+TEST_F(Cli, BadInputSaysWhatWhereAndHow) {
+  ExpectFailure("train none.toml", 1, {"No such file", "where:    none.toml", "check the path"});
+  ExpectFailure("eval none", 1, {"none"});
+  ExpectFailure("tokenizer train --out t.json none.txt", 1, {"none.txt"});
+  ExpectFailure("plan L12-d768-a12x64^f8x384", 1,
+                {"unexpected \"^\"", "character 16\n", "\n                     ^", "\"-\""});
+  Write("recipe.toml", std::string(kRecipe) + "famly = \"llama\"\n");
+  ExpectFailure(
+      "compare recipe.toml", 1,
+      {"unknown key \"famly\"", "recipe.toml:22, variant[1].famly", "did you mean \"family\"?"});
+  Write("run.toml", kRun);
+  ExpectFailure("train run.toml --set train.batch=1.5", 1,
+                {"1.5 is not a whole number", "--set train.batch=1.5", "a whole number"});
+  ExpectFailure("train run.toml", 1,
+                {"no such data directory", "where:    data\n", "sandglass prepare"});
+  ExpectFailure("plan --baseline L2-d16-a2x8-f2x16 --hold atention", 1,
+                {"\"atention\"", "where:    --hold\n", "did you mean \"attention\"?"});
+  ExpectFailure("eval " + std::string(5000, 'x'), 1, {"File name too long", "xxxx"});
+}
+
+TEST_F(Cli, TooLittleMemoryIsOneClearError) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers reserve more address space than the limit of this test";
+#endif
+  PrepareData();
+  ExpectFailure("tokenizer encode --tokenizer t.json big.txt", 1, {"not enough memory", "smaller"},
+                "truncate -s 1G big.txt; ulimit -v 500000; ");
+}
+
+TEST_F(Cli, AnInterruptExitsWith130) {
+  ExpectFailure("tokenizer train --documents line --threads 1 --out t.json -", 130,
+                {"interrupted while training the tokenizer", "run the same command again"},
+                "yes in the beginning | timeout --preserve-status -s INT 1 ");
+}
+
+TEST_F(Cli, PlanPrintsJson) {
+  const Json plan = OutputJson("plan L2-d16-a2x8-f2x16-kv1 --vocabulary 300 --json");
+  ASSERT_EQ(plan.size(), 1u);
+  EXPECT_EQ(plan[0].at("shape"), "L2-d16-a2x8-kv1-f2x16");
+  EXPECT_TRUE(plan[0].at("parameters").is_object());
+}
+
+TEST_F(Cli, AResultThatCannotBeWrittenIsAFailure) {
+  for (const char* command : {"plan L2-d16-a2x8-f2x16-kv1", "plan L2-d16-a2x8-f2x16-kv1 --json",
+                              "--help", "train --keys", "compare --keys"}) {
+    ExpectFailure(std::string(command) + " >/dev/full", 1,
+                  {"cannot write the result to standard output", "free some space"});
+  }
+}
+
+}  // namespace
+}  // namespace sandglass
