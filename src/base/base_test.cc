@@ -13,6 +13,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "base/testing.h"
 #include "base/toml.h"
 
 namespace sandglass {
@@ -57,16 +58,6 @@ struct EnumNames<Color> {
 };
 
 namespace {
-
-ErrorParts FailureOf(auto&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.parts();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return {};
-}
 
 TEST(Fields, ReadWriteRoundTripThroughToml) {
   Outer value;

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/random.h"
+#include "base/testing.h"
 #include "compare/yardstick.h"
 #include "train/metrics.h"
 #include "train/run_directory.h"
@@ -88,13 +89,7 @@ class CompareTest : public ::testing::Test {
     const size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     text.replace(at, from.size(), to);
-    try {
-      PlanVariants(Make(text), 300);
-    } catch (const Error& error) {
-      return error.parts();
-    }
-    ADD_FAILURE() << "no error for " << to;
-    return {};
+    return FailureOf([&] { PlanVariants(Make(text), 300); });
   }
 
   std::string root_;

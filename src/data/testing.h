@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "base/testing.h"
 #include "data/tokenizer.h"
 
 namespace sandglass {
@@ -41,17 +41,6 @@ class TestDirectory {
  private:
   std::filesystem::path path_;
 };
-
-// The parts of the Error that `action` throws.
-ErrorParts FailureOf(auto&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.parts();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return {};
-}
 
 inline bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;

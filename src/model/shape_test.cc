@@ -4,22 +4,12 @@
 
 #include <limits>
 
-#include "base/error.h"
 #include "base/random.h"
+#include "base/testing.h"
 #include "model/config.h"
 
 namespace sandglass {
 namespace {
-
-ErrorParts FailureOf(auto&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.parts();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return {};
-}
 
 TEST(Shape, ReadsEveryPart) {
   const Shape shape = Shape::Parse("L12-d768-a16x96-kv4-f3x384,400");

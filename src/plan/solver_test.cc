@@ -8,22 +8,13 @@
 #include <set>
 
 #include "base/random.h"
+#include "base/testing.h"
 
 namespace sandglass {
 namespace {
 
 ModelConfig Llama(const char* shape, int vocabulary = 0) {
   return FamilyConfig(Family::kLlama, Shape::Parse(shape), vocabulary);
-}
-
-ErrorParts FailureOf(auto&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.parts();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return {};
 }
 
 // A search among the shapes of `baseline`'s own family.

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/random.h"
+#include "base/testing.h"
 #include "train/checkpoint.h"
 #include "train/optimizer.h"
 
@@ -83,13 +84,7 @@ class TrainTest : public ::testing::Test {
     SetInterruptRequested(false);
   }
   ErrorParts FailureOf(const std::string& name, const RunConfig& config) {
-    try {
-      Run(name, config);
-    } catch (const Error& error) {
-      return error.parts();
-    }
-    ADD_FAILURE() << "no error was thrown";
-    return {};
+    return sandglass::FailureOf([&] { Run(name, config); });
   }
   bool Noted(const std::string& text) const {
     for (const std::string& note : notes_) {
