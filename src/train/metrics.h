@@ -74,6 +74,8 @@ class MetricsLog {
   // Only the first validation of a step counts: a run that was stopped after its last step
   // validates again when it is continued.
   void Add(const ValidationMetrics& metrics);
+  // Step of the newest validation, 0 if there is none.
+  int64_t last_validation() const { return last_validation_; }
   // Makes everything visible to readers. Throws Error if the disk is full.
   void Flush();
 
@@ -82,7 +84,7 @@ class MetricsLog {
 
   std::string path_;
   std::ofstream file_;
-  int64_t last_validation_ = 0;  // its step
+  int64_t last_validation_ = 0;
   EventWriter events_;
 };
 

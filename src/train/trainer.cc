@@ -164,11 +164,13 @@ RunResult Trainer::RunSteps(MetricsLog& metrics) {
   };
   while (state_.step < steps_) {
     if (InterruptRequested()) throw Interrupted{};
+    // At the head of the loop, so that a validation that was interrupted is made up for.
+    const bool due = state_.step > 0 && Due(eval_every_);
+    if (due && metrics.last_validation() != state_.step) validate(config_.train.eval_tokens);
     const StepMetrics step = Step();
     metrics.Add(step);
     callbacks_.step(step);
     progress.Update(state_.step * tokens_per_step, fmt::format("loss {:.3f}", step.loss));
-    if (state_.step < steps_ && Due(eval_every_)) validate(config_.train.eval_tokens);
     if (Due(config_.train.checkpoint_every)) Save(metrics);
   }
   const Score score = validate(0);

@@ -106,7 +106,7 @@ TEST_F(TrainTest, ResumeGivesTheUninterruptedRunBitForBit) {
   EXPECT_EQ(whole.tokens, 8 * 4 * 16);
   EXPECT_EQ(whole.validation_tokens, 3 * 41 - 1);
   EXPECT_EQ(whole.validation_bytes, 3 * 40);
-  RunUntil(2, "pieces", config_);
+  RunUntil(3, "pieces", config_);  // right before the validation that is due after step 3
   RunUntil(5, "pieces", config_);
   const RunResult pieces = *Run("pieces", config_);
   EXPECT_TRUE(Noted("continuing from step 5 of 8"));
@@ -122,7 +122,11 @@ TEST_F(TrainTest, ResumeGivesTheUninterruptedRunBitForBit) {
     EXPECT_EQ(resumed.steps[i].loss, expected.steps[i].loss);
     EXPECT_EQ(resumed.steps[i].learning_rate, expected.steps[i].learning_rate);
   }
-  EXPECT_EQ(resumed.validations.size(), 3u);  // after steps 3, 6 and at the end
+  ASSERT_EQ(resumed.validations.size(), 3u);  // after steps 3, 6 and at the end
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(resumed.validations[i].step, expected.validations[i].step);
+    EXPECT_EQ(resumed.validations[i].loss, expected.validations[i].loss);
+  }
 }
 
 TEST_F(TrainTest, ACrashAfterTheCheckpointDropsTheLaterMetrics) {
