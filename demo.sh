@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job on real text: installs what is missing, builds, and compares four model shapes with
-# equal matrix parameters on the King James Bible. About 12 minutes on two cores; run it again to
+# equal matrix parameters on the King James Bible. About ten minutes on two cores; run it again to
 # continue after Ctrl-C. Arguments go to `sandglass compare`, for example
 #   ./demo.sh --set train.tokens=4e6 --out runs/longer
 set -euo pipefail
