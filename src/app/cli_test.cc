@@ -226,7 +226,7 @@ TEST_F(Cli, TooLittleMemoryIsOneClearError) {
 TEST_F(Cli, AnInterruptExitsWith130) {
   ExpectFailure("tokenizer train --documents line --threads 1 --out t.json -", 130,
                 {"interrupted while training the tokenizer", "run the same command again"},
-                "yes in the beginning | timeout --preserve-status -s INT 1 ");
+                "yes in the beginning | timeout --foreground --preserve-status -s INT 1 ");
 }
 
 TEST_F(Cli, PlanPrintsJson) {

@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <set>
+#include <thread>
 
 #include "base/cpu.h"
 #include "base/error.h"
@@ -12,6 +15,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "base/random.h"
 #include "base/testing.h"
 #include "base/toml.h"
@@ -359,6 +363,26 @@ TEST(Format, ReadsLikeAPerson) {
   EXPECT_EQ(HumanBytes(1536), "1.5 KiB");
   EXPECT_EQ(HumanDuration(65), "1m05s");
   EXPECT_EQ(HumanDuration(3725), "1h02m");
+}
+
+TEST(Interrupt, OneKeystrokeIsARequestAnotherEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        CatchInterrupts();
+        std::raise(SIGINT);
+        std::raise(SIGINT);  // the same keystroke, by another way
+        std::exit(InterruptRequested() ? 42 : 0);
+      },
+      ::testing::ExitedWithCode(42), "");
+  EXPECT_EXIT(
+      {
+        CatchInterrupts();
+        std::raise(SIGINT);
+        std::this_thread::sleep_for(std::chrono::milliseconds(700));
+        std::raise(SIGINT);
+        std::exit(0);
+      },
+      ::testing::KilledBySignal(SIGINT), "");
 }
 
 TEST(Cpu, ThreadsAndMemoryAreKnown) {

@@ -20,8 +20,8 @@ std::string CpuModelName();
 // Peak resident set of this process since it started, or since ResetPeakMemory().
 std::optional<int64_t> PeakMemoryBytes();
 
-// Gives free memory back to the system and starts a new peak at the present resident set. False if the kernel does not allow it; the peak
-// then still counts from the start of the process.
+// Gives free memory back to the system and starts a new peak at the present resident set. False if
+// the kernel does not allow it; the peak then still counts from the start of the process.
 bool ResetPeakMemory();
 
 }  // namespace sandglass

@@ -11,7 +11,8 @@ struct Interrupted {
   std::string how_to_continue;
 };
 
-// From now on the first SIGINT or SIGTERM sets a flag; a second one ends the process at once.
+// From now on the first SIGINT or SIGTERM sets a flag; another one, half a second later or more,
+// ends the process at once.
 void CatchInterrupts();
 
 // True once an interrupt has been caught.
