@@ -11,7 +11,7 @@ build_packages=(
   libcli11-dev libzstd-dev zlib1g-dev liblzma-dev libxxhash-dev libpcre2-dev
   libprotobuf-dev protobuf-compiler libjs-chart.js
 )
-test_packages=(libgtest-dev librapidcheck-dev chromium gzip xz-utils)
+test_packages=(libgtest-dev libgmock-dev chromium gzip xz-utils)
 demo_packages=(bible-kjv bible-kjv-text)
 
 ensure_packages() {
