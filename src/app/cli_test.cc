@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/random.h"
+#include "base/testing.h"
 
 namespace sandglass {
 namespace {
@@ -56,19 +56,6 @@ name = "hourglass"
 family = "hourglass"
 shape = "L2-d16-a2x8-f3x16"
 )";
-
-// Words drawn from a small list, a paragraph to a document.
-std::string MakeText() {
-  constexpr const char* kWords[] = {"in",  "the",   "beginning", "was",   "a",    "word",
-                                    "and", "light", "shines",    "still", "here", "again"};
-  RandomStream random(1, "text");
-  std::string text;
-  for (int paragraph = 0; paragraph < 40; ++paragraph) {
-    for (int word = 0; word < 30; ++word) text += std::string(kWords[random.NextBelow(12)]) + " ";
-    text += "\n\n";
-  }
-  return text;
-}
 
 // Runs in a directory of its own, which is the program's current one.
 class Cli : public ::testing::Test {
@@ -120,7 +107,7 @@ class Cli : public ::testing::Test {
 
   // data/, made by the program from a small text.
   void PrepareData() {
-    Write("text.txt", MakeText());
+    Write("text.txt", RandomText(40));
     Output("tokenizer train --vocabulary 300 --documents paragraph --out t.json text.txt");
     Output("prepare --tokenizer t.json --documents paragraph --validation 0.2 --out data text.txt");
   }

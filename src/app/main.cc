@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/output.h"
 #include "app/verbs.h"
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -114,9 +115,7 @@ sandglass::Error UnknownArgument(const CLI::App& program) {
 int FinishOutput(int status) {
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   if (written || status != 0) return status;
-  return Report(sandglass::Error({.what = "cannot write the result to standard output",
-                                  .remedy = "free some space, or write to another place"}),
-                kFailed);
+  return Report(sandglass::CannotWriteResult(), kFailed);
 }
 
 int Run(CLI::App& program, int argc, char** argv) {

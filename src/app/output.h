@@ -15,10 +15,15 @@ namespace sandglass {
 
 enum class OutputFormat { kText, kJson };
 
+// Standard output did not take a result: a full disk, say.
+inline Error CannotWriteResult() {
+  return Error({.what = "cannot write the result to standard output",
+                .remedy = "free some space, or write to another place"});
+}
+
 inline void Print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw Error({.what = "cannot write the result to standard output",
-                 .remedy = "free some space, or write to another place"});
+    throw CannotWriteResult();
   }
 }
 

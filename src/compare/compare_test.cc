@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/interrupt.h"
-#include "base/random.h"
 #include "base/testing.h"
 #include "compare/yardstick.h"
 #include "train/metrics.h"
@@ -49,19 +48,6 @@ family = "olmo2"
 shape = "L2-d16-a2x8-f1x48"
 )";
 
-// Words drawn from a small list, a paragraph to a document.
-std::string MakeText(int paragraphs) {
-  constexpr const char* kWords[] = {"in",  "the",   "beginning", "was",   "a",    "word",
-                                    "and", "light", "shines",    "still", "here", "again"};
-  RandomStream random(1, "text");
-  std::string text;
-  for (int p = 0; p < paragraphs; ++p) {
-    for (int w = 0; w < 30; ++w) text += std::string(kWords[random.NextBelow(12)]) + " ";
-    text += "\n\n";
-  }
-  return text;
-}
-
 class CompareTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -69,7 +55,7 @@ class CompareTest : public ::testing::Test {
             ::testing::UnitTest::GetInstance()->current_test_info()->name();
     fs::remove_all(root_);
     CreateDirectories(root_);
-    WriteFileAtomically(root_ + "/text.txt", MakeText(60));
+    WriteFileAtomically(root_ + "/text.txt", RandomText(60));
     options_.out = root_ + "/out";
     options_.progress = ProgressMode::kSilent;
     options_.note = [this](std::string_view note) { notes_.emplace_back(note); };
@@ -182,11 +168,11 @@ TEST_F(CompareTest, OtherSettingsOrTextDoNotTouchEarlierResults) {
             std::string::npos);
   EXPECT_NE(failure(Make(kRecipe, {"text.vocabulary=290"})).find("text.vocabulary"),
             std::string::npos);
-  WriteFileAtomically(root_ + "/text.txt", MakeText(70));
+  WriteFileAtomically(root_ + "/text.txt", RandomText(70));
   EXPECT_NE(failure(recipe).find("the text has changed"), std::string::npos);
   EXPECT_EQ(ReadFile(options_.out + "/report.json"), report);
   EXPECT_EQ(ReadFile(options_.out + "/data/train.json"), shard);
-  WriteFileAtomically(root_ + "/text.txt", MakeText(60));
+  WriteFileAtomically(root_ + "/text.txt", RandomText(60));
   // Another seed adds runs and repeats none.
   const auto written = fs::last_write_time(options_.out + "/conventional-s1/metrics.jsonl");
   EXPECT_EQ(Compare(Make(kRecipe, {"seeds=[1,2,3]"}), options_)->variants[0].runs.size(), 3u);
@@ -265,7 +251,7 @@ int64_t SizeFromProgram(const std::string& command, const std::string& path) {
 
 TEST_F(CompareTest, YardsticksAgreeWithTheRealPrograms) {
   const std::string path = root_ + "/yardstick.txt";
-  const std::string text = MakeText(2000);
+  const std::string text = RandomText(2000);
   WriteFileAtomically(path, text);
   // gzip's own deflate and zlib's differ in details of their match search.
   const auto gzip = static_cast<double>(SizeFromProgram("gzip -9", path));

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "data/prepare.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 
@@ -44,8 +45,9 @@ PreparedData PreparedData::Open(const std::string& directory) {
          .expected = "a directory that `sandglass prepare` wrote",
          .remedy = "sandglass prepare --tokenizer tokenizer.json --out " + directory + " TEXT..."});
   }
-  PreparedData data{Tokenizer::Load(TokenizerPath(directory)), TokenShard(directory + "/train.bin"),
-                    TokenShard(directory + "/validation.bin")};
+  PreparedData data{Tokenizer::Load(TokenizerPath(directory)),
+                    TokenShard(directory + "/" + kTrainShardName),
+                    TokenShard(directory + "/" + kValidationShardName)};
   data.train.RequireTokenizer(data.tokenizer);
   data.validation.RequireTokenizer(data.tokenizer);
   return data;

@@ -69,8 +69,8 @@ void CheckSameRun(const std::string& directory, const RunConfig& config, const R
 
 class Trainer {
  public:
-  Trainer(const RunConfig& config, PreparedData data, const std::string& directory,
-          const TrainCallbacks& callbacks);
+  Trainer(const RunConfig& config, PreparedData data, std::unique_ptr<Backend> ops,
+          const std::string& directory, const TrainCallbacks& callbacks);
 
   // Touches the run directory for the first time. Nothing if it was interrupted, and saved.
   std::optional<RunResult> Run();
@@ -107,8 +107,8 @@ class Trainer {
   std::vector<int32_t> targets_;  // [batch, length]
 };
 
-Trainer::Trainer(const RunConfig& config, PreparedData data, const std::string& directory,
-                 const TrainCallbacks& callbacks)
+Trainer::Trainer(const RunConfig& config, PreparedData data, std::unique_ptr<Backend> ops,
+                 const std::string& directory, const TrainCallbacks& callbacks)
     : config_(config),
       data_(std::move(data)),
       directory_(directory),
@@ -116,7 +116,7 @@ Trainer::Trainer(const RunConfig& config, PreparedData data, const std::string& 
       steps_(config.Steps()),
       eval_every_(config.train.eval_every > 0 ? config.train.eval_every
                                               : std::max<int64_t>(1, steps_ / 10)),
-      ops_(config.system.MakeBackend()),
+      ops_(std::move(ops)),
       model_(config.model.config, {.purpose = Purpose::kTrain,
                                    .batch = config.train.effective_micro_batch(),
                                    .length = config.train.length,
@@ -278,7 +278,8 @@ std::optional<RunResult> Train(const RunConfig& asked, const std::string& direct
                                ExistingRun existing, const TrainCallbacks& callbacks) {
   PreparedData data = PreparedData::Open(asked.data.path);
   const RunConfig config = Resolve(asked, data.tokenizer);
-  const RunInfo info = DescribeRun(data, *config.system.MakeBackend());
+  std::unique_ptr<Backend> ops = config.system.MakeBackend();
+  const RunInfo info = DescribeRun(data, *ops);
   const bool continues = existing == ExistingRun::kContinue && IsRunDirectory(directory);
   if (continues) {
     CheckSameRun(directory, config, info);
@@ -289,7 +290,7 @@ std::optional<RunResult> Train(const RunConfig& asked, const std::string& direct
   }
   // What cannot be trained fails here, before the directory is touched.
   const std::string tokenizer = data.tokenizer.ToJson();
-  Trainer trainer(config, std::move(data), directory, callbacks);
+  Trainer trainer(config, std::move(data), std::move(ops), directory, callbacks);
   if (!continues) {
     if (IsRunDirectory(directory)) DiscardRun(directory);
     CreateDirectories(directory);
