@@ -166,6 +166,7 @@ int main(int argc, char** argv) {
   sandglass::AddPlanVerb(program);
   sandglass::AddTokenizerVerb(program);
   sandglass::AddPrepareVerb(program);
+  sandglass::AddDataVerb(program);
   sandglass::AddTrainVerb(program);
   sandglass::AddEvalVerb(program);
   sandglass::AddGenerateVerb(program);

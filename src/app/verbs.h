@@ -10,6 +10,7 @@ namespace sandglass {
 void AddPlanVerb(CLI::App& program);
 void AddTokenizerVerb(CLI::App& program);
 void AddPrepareVerb(CLI::App& program);
+void AddDataVerb(CLI::App& program);
 void AddTrainVerb(CLI::App& program);
 void AddEvalVerb(CLI::App& program);
 void AddGenerateVerb(CLI::App& program);

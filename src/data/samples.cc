@@ -37,16 +37,18 @@ TrainSamples::TrainSamples(const TokenShard& shard, int length, uint64_t seed)
   RequireTokens(shard, int64_t{length} + 1, "one training sample and the token after it");
 }
 
-int64_t TrainSamples::SampleAt(int64_t position) const {
+SampleRef TrainSamples::At(int64_t position) const {
   SANDGLASS_CHECK(position >= 0, "negative training position");
-  const Permutation order(per_epoch_, seed_, fmt::format("epoch/{}", position / per_epoch_));
-  return static_cast<int64_t>(order(position % per_epoch_));
+  const int64_t epoch = position / per_epoch_;
+  const Permutation order(per_epoch_, seed_, fmt::format("epoch/{}", epoch));
+  const auto sample = static_cast<int64_t>(order(position % per_epoch_));
+  return {position, epoch, sample, sample * length_};
 }
 
 void TrainSamples::Fill(int64_t position, std::span<TokenId> ids,
                         std::span<TokenId> targets) const {
   SANDGLASS_CHECK(std::ssize(ids) == length_ && std::ssize(targets) == length_, "sample length");
-  FillFrom(shard_, SampleAt(position) * length_, ids, targets);
+  FillFrom(shard_, At(position).first_token, ids, targets);
 }
 
 EvalWindows::EvalWindows(const TokenShard& shard, int length)

@@ -13,6 +13,17 @@ namespace sandglass {
 // The target of a position that is not scored; the value of kIgnoredTarget in ops/backend.h.
 inline constexpr TokenId kIgnored = -1;
 
+// One training sample: what the order of a run has at a position.
+struct SampleRef {
+  int64_t position = 0;     // in the run, counted in samples from 0
+  int64_t epoch = 0;        // from 0
+  int64_t sample = 0;       // of the stream, in [0, per_epoch)
+  int64_t first_token = 0;  // of the stream: sample * T
+};
+
+// The position at which step `step` (from 1, as metrics count them) begins.
+constexpr int64_t FirstPosition(int64_t step, int batch) { return (step - 1) * batch; }
+
 // Training samples of T tokens. Sample i of the stream has the T inputs from i*T on and as targets
 // the T tokens from i*T + 1 on, so neighbouring samples share no input and no target.
 //
@@ -27,8 +38,8 @@ class TrainSamples {
   int length() const { return length_; }            // T
   int64_t per_epoch() const { return per_epoch_; }  // (tokens - 1) / T
 
-  // The sample at `position` >= 0, in [0, per_epoch()).
-  int64_t SampleAt(int64_t position) const;
+  // The sample at `position` >= 0.
+  SampleRef At(int64_t position) const;
   // Inputs and targets of the sample at `position`: ids [T], targets [T].
   void Fill(int64_t position, std::span<TokenId> ids, std::span<TokenId> targets) const;
 

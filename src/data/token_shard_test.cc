@@ -151,7 +151,7 @@ TEST(TrainSamples, EveryEpochVisitsEverySampleOnceInAnOrderOfItsOwn) {
   std::vector<std::vector<int64_t>> epochs;
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::vector<int64_t>& order = epochs.emplace_back();
-    for (int i = 0; i < 100; ++i) order.push_back(samples.SampleAt(epoch * 100 + i));
+    for (int i = 0; i < 100; ++i) order.push_back(samples.At(epoch * 100 + i).sample);
     EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), 100u);
     EXPECT_EQ(*std::max_element(order.begin(), order.end()), 99);
   }
@@ -161,8 +161,8 @@ TEST(TrainSamples, EveryEpochVisitsEverySampleOnceInAnOrderOfItsOwn) {
   const TrainSamples again(shard, 10, 42);
   const TrainSamples other(shard, 10, 43);
   std::vector<int64_t> other_order;
-  for (int i = 99; i >= 0; --i) EXPECT_EQ(again.SampleAt(200 + i), epochs[2][i]);
-  for (int i = 0; i < 100; ++i) other_order.push_back(other.SampleAt(i));
+  for (int i = 99; i >= 0; --i) EXPECT_EQ(again.At(200 + i).sample, epochs[2][i]);
+  for (int i = 0; i < 100; ++i) other_order.push_back(other.At(i).sample);
   EXPECT_NE(other_order, epochs[0]);
 }
 
@@ -175,7 +175,7 @@ TEST(TrainSamples, FillGivesInputsAndTheTokensAfterThem) {
   for (int64_t position = 0; position < 8; ++position) {
     samples.Fill(position, ids, targets);
     for (int t = 0; t < 10; ++t) {
-      EXPECT_EQ(ids[t], samples.SampleAt(position) * 10 + t);
+      EXPECT_EQ(ids[t], samples.At(position).sample * 10 + t);
       EXPECT_EQ(targets[t], ids[t] + 1);
     }
   }

@@ -184,7 +184,7 @@ RunResult Trainer::RunSteps(MetricsLog& metrics) {
 
 StepMetrics Trainer::Step() {
   const Clock::time_point start = Clock::now();
-  const int64_t first = state_.step * config_.train.batch;
+  const int64_t first = FirstPosition(state_.step + 1, config_.train.batch);
   const int length = config_.train.length;
   for (int b = 0; b < config_.train.batch; ++b) {
     const size_t begin = size_t(b) * length;
