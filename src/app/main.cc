@@ -12,6 +12,7 @@
 #include "app/verbs.h"
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/program.h"
 
 namespace {
 
@@ -162,7 +163,10 @@ int main(int argc, char** argv) {
       "sandglass");
   program.footer(kExamples);
   program.require_subcommand(1);
-  program.set_version_flag("--version", SANDGLASS_VERSION);
+  program.set_version_flag("--version", [] {
+    return std::string(SANDGLASS_VERSION) + " (build " + sandglass::ProgramBuild() + ", " +
+           sandglass::CompilerName() + ")";
+  });
   sandglass::AddPlanVerb(program);
   sandglass::AddTokenizerVerb(program);
   sandglass::AddPrepareVerb(program);

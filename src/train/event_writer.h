@@ -1,4 +1,4 @@
-// Scalars as TensorBoard event files.
+// Scalars and histograms as TensorBoard event files.
 //
 // A file is a sequence of TFRecord frames, each
 //   u64 length | u32 masked CRC32C of the length | data | u32 masked CRC32C of the data
@@ -9,6 +9,9 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "train/histogram.h"
 
 namespace sandglass {
 
@@ -19,12 +22,22 @@ uint32_t Crc32c(std::string_view bytes);
 // holds checksums is sound.
 uint32_t MaskedCrc32c(std::string_view bytes);
 
-// Appends scalars to an event file of its own, new for every writer: a resumed run continues its
-// steps in a second file and TensorBoard joins the two.
+// The event files of a directory, in the order in which readers take them.
+std::vector<std::string> ListEventFiles(const std::string& directory);
+
+// Takes back what the event files of a directory say of steps after `last_step`, so that a run that
+// resumes there does not say it twice; a frame that a crash cut off goes too, and files that hold
+// nothing any more. Files are replaced whole or not at all. Throws Error if that fails.
+void CutEventFiles(const std::string& directory, int64_t last_step);
+
+// Appends to an event file of its own, new for every writer: a resumed run continues its steps in a
+// second file and TensorBoard joins the two.
 class EventWriter {
  public:
-  // Creates `directory` if needed. Throws Error if the file cannot be created.
-  explicit EventWriter(const std::string& directory);
+  // Creates `directory` if needed. A run that resumes after `step` > 0 also says so in the file: a
+  // TensorBoard that has been reading all the while then forgets the later steps, which were cut.
+  // Throws Error if the file cannot be created.
+  explicit EventWriter(const std::string& directory, int64_t step = 0);
   ~EventWriter();
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
@@ -32,6 +45,8 @@ class EventWriter {
   // `tag` groups by the part before its last slash: "train/loss". Any value is kept, NaN too.
   // Throws Error if the disk is full.
   void Scalar(int64_t step, const std::string& tag, double value);
+  // Values that are not finite are left out; nothing is written if none is.
+  void Histogram(int64_t step, const std::string& tag, const sandglass::Histogram& histogram);
   // Makes what was written visible to readers.
   void Flush();
 

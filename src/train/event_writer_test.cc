@@ -129,6 +129,112 @@ TEST_F(EventWriterTest, AResumedRunContinuesInAFileOfItsOwn) {
   EXPECT_EQ(second.path().rfind(directory_ + "/events.out.tfevents.", 0), 0u);
 }
 
+// Steps and tags of a directory's events, the opening ones left out.
+std::vector<std::pair<int64_t, std::string>> StepsAndTags(const std::string& directory) {
+  std::vector<std::pair<int64_t, std::string>> out;
+  for (const std::string& path : ListEventFiles(directory)) {
+    for (const events::Event& event : ReadEvents(path)) {
+      if (event.has_session_log()) out.emplace_back(event.step(), "start");
+      if (event.has_summary()) out.emplace_back(event.step(), event.summary().value(0).tag());
+    }
+  }
+  return out;
+}
+
+TEST_F(EventWriterTest, HistogramsReadBackAndCountEveryValue) {
+  const std::vector<float> values = {-3.0f, -0.5f, 0.0f, 1e-20f, 0.5f, 0.5f, 0.55f, 7.0f};
+  {
+    EventWriter writer(directory_);
+    writer.Histogram(4, "weights/w", MakeHistogram(ViewOf(values.data(), 2, 4)));
+    // Nothing to show: readers would choke on an empty one.
+    const float nothing = std::nanf("");
+    writer.Histogram(5, "weights/w", MakeHistogram(ViewOf(&nothing, 1, 1)));
+  }
+  const std::vector<events::Event> read = ReadEvents(ListEventFiles(directory_)[0]);
+  ASSERT_EQ(read.size(), 2u);
+  const events::Histogram& histo = read[1].summary().value(0).histo();
+  EXPECT_EQ(histo.min(), -3.0);
+  EXPECT_EQ(histo.max(), 7.0);
+  EXPECT_EQ(histo.num(), 8.0);
+  EXPECT_NEAR(histo.sum(), 5.05, 1e-6);
+  EXPECT_NEAR(histo.sum_squares(), 9 + 0.25 + 0.25 + 0.25 + 0.3025 + 49, 1e-6);
+  ASSERT_EQ(histo.bucket_size(), histo.bucket_limit_size());
+  double counted = 0;
+  for (int i = 0; i < histo.bucket_size(); ++i) {
+    counted += histo.bucket(i);
+    if (i > 0) {
+      EXPECT_GT(histo.bucket_limit(i), histo.bucket_limit(i - 1));
+    }
+  }
+  EXPECT_EQ(counted, 8.0);
+}
+
+// The bytes that the real reader's message definition gives, so that field numbers cannot drift.
+TEST_F(EventWriterTest, HistogramBytesAreThoseOfTheFormat) {
+  EventWriter writer(directory_);
+  Histogram histogram;
+  histogram.min = histogram.max = histogram.sum = histogram.sum_squares = 1.0;
+  histogram.count = 1;
+  histogram.limits = {1.0, 2.0};
+  histogram.counts = {0, 1};
+  writer.Histogram(5, "w", histogram);
+  writer.Flush();
+  const std::string one("\x00\x00\x00\x00\x00\x00\xf0\x3f", 8);
+  const std::string two("\x00\x00\x00\x00\x00\x00\x00\x40", 8);
+  const std::string histo = "\x09" + one + "\x11" + one + "\x19" + one + "\x21" + one + "\x29" +
+                            one + "\x32\x10" + one + two +            // field 6, packed: 1, 2
+                            "\x3a\x10" + std::string(8, '\0') + one;  // field 7, packed: 0, 1
+  const std::string value = "\x0a\x01w\x2a\x51" + histo;              // tag, then field 5: 81 bytes
+  EXPECT_EQ(histo.size(), 81u);
+  EXPECT_EQ(ReadFrames(writer.path())[1].substr(9),
+            "\x10\x05\x2a" + std::string("\x58\x0a\x56") + value);
+}
+
+TEST_F(EventWriterTest, AResumedRunTakesBackTheLaterSteps) {
+  {
+    EventWriter first(directory_);
+    for (int step = 1; step <= 5; ++step) first.Scalar(step, "loss", 3.0);
+  }
+  {
+    CutEventFiles(directory_, 4);
+    EventWriter second(directory_, 4);  // killed before it wrote a step
+  }
+  CutEventFiles(directory_, 3);
+  EventWriter third(directory_, 3);
+  third.Scalar(4, "loss", 2.5);
+  third.Flush();
+  const std::vector<std::pair<int64_t, std::string>> expected = {
+      {1, "loss"}, {2, "loss"}, {3, "loss"}, {4, "start"}, {4, "loss"}};
+  EXPECT_EQ(StepsAndTags(directory_), expected);
+  EXPECT_EQ(ListEventFiles(directory_).size(), 2u);  // nothing is left of the second
+}
+
+TEST_F(EventWriterTest, WhatACrashCutOffIsTakenBack) {
+  std::string path;
+  {
+    EventWriter writer(directory_);
+    for (int step = 1; step <= 3; ++step) writer.Scalar(step, "loss", 3.0);
+    path = writer.path();
+  }
+  const std::string whole = ReadFile(path);
+  const size_t frame = (whole.size() - 40) / 3;  // three frames of one size after the opening one
+  WriteFileAtomically(path, whole.substr(0, whole.size() - 5));
+  CutEventFiles(directory_, 3);
+  EXPECT_EQ(StepsAndTags(directory_).size(), 2u);
+  EXPECT_EQ(ReadFile(path), whole.substr(0, ReadFile(path).size()));
+  EXPECT_NEAR(double(whole.size() - ReadFile(path).size()), double(frame), 1.0);
+
+  std::string damaged = whole;
+  damaged[whole.size() - 10] ^= 1;
+  WriteFileAtomically(path, damaged);
+  CutEventFiles(directory_, 3);
+  EXPECT_EQ(StepsAndTags(directory_).size(), 2u);
+
+  WriteFileAtomically(path, std::string(200, '\xff'));  // a length beyond all memory
+  CutEventFiles(directory_, 3);
+  EXPECT_TRUE(ListEventFiles(directory_).empty());
+}
+
 TEST_F(EventWriterTest, AnImpossibleDirectoryIsAUserError) {
   CreateDirectories(directory_);
   WriteFileAtomically(directory_ + "/taken", "a file");

@@ -15,6 +15,15 @@ namespace {
 constexpr const char* kStepKind = "step";
 constexpr const char* kValidationKind = "validation";
 
+// Readers that follow a run see its steps no later than this.
+constexpr std::chrono::seconds kFlushInterval(5);
+
+// Drops the events of steps that a resumed run does again before the writer opens a new file.
+EventWriter ContinueEvents(const std::string& directory, int64_t step) {
+  CutEventFiles(directory, step);
+  return EventWriter(directory, step);
+}
+
 template <class T>
 T Parse(Json line, const std::string& where) {
   line.erase("kind");
@@ -74,7 +83,7 @@ RunMetrics ReadMetrics(const std::string& run_directory) {
 }
 
 MetricsLog::MetricsLog(const std::string& run_directory, int64_t step)
-    : path_(MetricsPath(run_directory)), events_(run_directory) {
+    : path_(MetricsPath(run_directory)), events_(ContinueEvents(run_directory, step)) {
   WriteFileAtomically(path_, step > 0 ? LinesUpTo(path_, step) : "");
   file_.open(path_, std::ios::app);
   const RunMetrics before = ReadMetrics(run_directory);
@@ -88,6 +97,14 @@ void MetricsLog::Add(const StepMetrics& metrics) {
   events_.Scalar(metrics.step, "train/learning_rate", metrics.learning_rate);
   events_.Scalar(metrics.step, "train/gradient_norm", metrics.gradient_norm);
   events_.Scalar(metrics.step, "train/step_seconds", metrics.step_seconds);
+  if (Clock::now() - last_flush_ >= kFlushInterval) Flush();
+}
+
+void MetricsLog::AddHistograms(int64_t step, const ParamTable& params) {
+  for (const ParamSpec& spec : params.specs()) {
+    events_.Histogram(step, "weights/" + spec.name, MakeHistogram(spec.param->value));
+    events_.Histogram(step, "gradients/" + spec.name, MakeHistogram(spec.param->grad));
+  }
 }
 
 void MetricsLog::Add(const ValidationMetrics& metrics) {
@@ -107,6 +124,7 @@ void MetricsLog::Flush() {
                  .remedy = "free some space; the same command continues from the last checkpoint"});
   }
   events_.Flush();
+  last_flush_ = Clock::now();
 }
 
 void MetricsLog::Write(const char* kind, Json values) {

@@ -1,6 +1,7 @@
 // What a run measured, step by step: metrics.jsonl for programs, event files for TensorBoard.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "tensor/param_table.h"
 #include "train/event_writer.h"
 
 namespace sandglass {
@@ -67,24 +69,29 @@ RunMetrics ReadMetrics(const std::string& run_directory);
 class MetricsLog {
  public:
   // Continues the log of a run that resumes after `step` (0: starts it): lines of later steps,
-  // which the resumed run will do again, are dropped, so that steps strictly increase.
+  // which the resumed run will do again, are dropped, and events of later steps, so that steps
+  // strictly increase in both.
   MetricsLog(const std::string& run_directory, int64_t step);
 
   void Add(const StepMetrics& metrics);
   // Only the first validation of a step counts: a run that was stopped after its last step
   // validates again when it is continued.
   void Add(const ValidationMetrics& metrics);
+  // Histograms of all weights and gradients, for TensorBoard alone.
+  void AddHistograms(int64_t step, const ParamTable& params);
   // Step of the newest validation, 0 if there is none.
   int64_t last_validation() const { return last_validation_; }
   // Makes everything visible to readers. Throws Error if the disk is full.
   void Flush();
 
  private:
+  using Clock = std::chrono::steady_clock;
   void Write(const char* kind, Json values);
 
   std::string path_;
   std::ofstream file_;
   int64_t last_validation_ = 0;
+  Clock::time_point last_flush_ = Clock::now();
   EventWriter events_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/cpu.h"
@@ -64,6 +65,16 @@ void TrainOptions::Validate() const {
   require(max_skipped_steps >= 1, "train.max_skipped_steps", max_skipped_steps, "1 or more");
 }
 
+void LogOptions::Validate() const {
+  Require(histogram_every.value_or(0) >= 0, "log.histogram_every",
+          fmt::format("{}", histogram_every.value_or(0)), "0 (none) or more steps");
+}
+
+bool LogOptions::HistogramsDue(int64_t step, int64_t steps) const {
+  const int64_t every = histogram_every.value_or(std::max<int64_t>(20, steps / 10));
+  return every > 0 && step % every == 0;
+}
+
 std::unique_ptr<Backend> SystemOptions::MakeBackend() const {
   if (backend == BackendKind::kReference) return MakeReferenceBackend(DType::kF32);
   return MakeCpuBackend(ResolveThreads(threads, "system.threads"));
@@ -97,6 +108,7 @@ void RunConfig::Validate() const {
   model.config.Validate();
   train.Validate();
   optimizer.Validate();
+  log.Validate();
   ResolveThreads(system.threads, "system.threads");
 }
 

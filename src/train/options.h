@@ -108,6 +108,22 @@ struct EnumNames<BackendKind> {
       {{BackendKind::kCpu, "cpu"}, {BackendKind::kReference, "reference"}}};
 };
 
+// What a run records beside its metrics. Changes nothing of what is computed.
+struct LogOptions {
+  std::optional<int64_t> histogram_every;  // max(20, steps / 10)
+
+  void Validate() const;
+  // Whether histograms are due after `step` of `steps`.
+  bool HistogramsDue(int64_t step, int64_t steps) const;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    field("histogram_every", self.histogram_every,
+          "steps between histograms of weights and gradients for TensorBoard; 0: none; default: "
+          "max(20, steps / 10)");
+  }
+};
+
 // Settings that change speed and memory but not what is computed (but for rounding).
 struct SystemOptions {
   BackendKind backend = BackendKind::kCpu;
@@ -145,6 +161,7 @@ struct RunConfig {
   DataOptions data;
   TrainOptions train;
   OptimizerOptions optimizer;
+  LogOptions log;
   SystemOptions system;
 
   // Reads `tree` and the `--set` overrides over the defaults of the model's family.
@@ -160,6 +177,7 @@ struct RunConfig {
     field("data", self.data, "prepared tokens");
     field("train", self.train, "budget, batch, validation, checkpoints");
     field("optimizer", self.optimizer, "AdamW and its schedule");
+    field("log", self.log, "what is recorded beside the metrics");
     field("system", self.system, "backend, threads, memory");
   }
 };

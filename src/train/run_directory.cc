@@ -89,13 +89,7 @@ void DiscardRun(const std::string& run_directory) {
         ResultPath(run_directory), MetricsPath(run_directory), CheckpointsPath(run_directory)}) {
     fs::remove_all(path);
   }
-  std::vector<fs::path> events;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run_directory)) {
-    if (entry.path().filename().string().starts_with("events.out.tfevents.")) {
-      events.push_back(entry.path());
-    }
-  }
-  for (const fs::path& path : events) fs::remove(path);
+  for (const std::string& path : ListEventFiles(run_directory)) fs::remove(path);
 }
 
 RunConfig ReadRunConfig(const std::string& run_directory) {

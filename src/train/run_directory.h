@@ -1,7 +1,7 @@
 // A run directory: everything needed to continue, to compare and to cite a run.
 //
 //   run.toml         the resolved configuration
-//   run.json         what it ran with: version, host, backend, hashes of the data
+//   run.json         what it ran with: version, build, host, backend, hashes of the data
 //   tokenizer.json   so that the model can be used without the data
 //   metrics.jsonl    a line per step and per validation (metrics.h)
 //   events.out...    the same for TensorBoard
@@ -31,6 +31,11 @@ struct RunInfo {
   std::string tokenizer_hash;
   std::string train_hash;
   std::string validation_hash;
+  // Not known of runs that began before these were recorded.
+  std::optional<std::string> build;
+  std::optional<std::string> compiler;
+  std::optional<std::string> host;
+  std::optional<std::string> system;
 
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor&& field) {
@@ -41,6 +46,10 @@ struct RunInfo {
     field("tokenizer_hash", self.tokenizer_hash, "XXH3 of the canonical tokenizer.json");
     field("train_hash", self.train_hash, "XXH3 of the training tokens");
     field("validation_hash", self.validation_hash, "XXH3 of the validation tokens");
+    field("build", self.build, "XXH3 of the program's file");
+    field("compiler", self.compiler, "that made the program");
+    field("host", self.host, "name of the machine");
+    field("system", self.system, "operating system and architecture");
   }
 };
 

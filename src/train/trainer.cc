@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
+#include "base/program.h"
 #include "data/samples.h"
 #include "eval/perplexity.h"
 #include "train/checkpoint.h"
@@ -49,12 +50,17 @@ RunInfo DescribeRun(const PreparedData& data, const Backend& backend) {
           .backend = backend.Description(),
           .tokenizer_hash = data.tokenizer.hash(),
           .train_hash = data.train.info().content_hash,
-          .validation_hash = data.validation.info().content_hash};
+          .validation_hash = data.validation.info().content_hash,
+          .build = ProgramBuild(),
+          .compiler = CompilerName(),
+          .host = HostName(),
+          .system = SystemName()};
 }
 
 void CheckSameRun(const std::string& directory, const RunConfig& config, const RunInfo& info) {
-  // Settings of speed and memory may change.
-  std::vector<std::string> differences = Differences(ReadRunConfig(directory), config, {"system"});
+  // Settings of speed and memory may change, and what is recorded.
+  std::vector<std::string> differences =
+      Differences(ReadRunConfig(directory), config, {"system", "log"});
   const RunInfo before = ReadRunInfo(directory);
   if (before.tokenizer_hash != info.tokenizer_hash || before.train_hash != info.train_hash ||
       before.validation_hash != info.validation_hash) {
@@ -169,6 +175,9 @@ RunResult Trainer::RunSteps(MetricsLog& metrics) {
     if (due && metrics.last_validation() != state_.step) validate(config_.train.eval_tokens);
     const StepMetrics step = Step();
     metrics.Add(step);
+    if (config_.log.HistogramsDue(state_.step, steps_)) {
+      metrics.AddHistograms(state_.step, model_.params());
+    }
     callbacks_.step(step);
     progress.Update(state_.step * tokens_per_step, fmt::format("loss {:.3f}", step.loss));
     if (Due(config_.train.checkpoint_every)) Save(metrics);

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -15,6 +16,7 @@
 #include "base/interrupt.h"
 #include "base/random.h"
 #include "base/testing.h"
+#include "event.pb.h"
 #include "train/checkpoint.h"
 #include "train/optimizer.h"
 
@@ -195,6 +197,65 @@ TEST_F(TrainTest, AKilledRunLosesNoMetrics) {
   const RunMetrics metrics = ReadMetrics(root_ + "/killed");
   ASSERT_EQ(metrics.steps.size(), 8u);
   for (size_t i = 0; i < 8; ++i) EXPECT_EQ(metrics.steps[i].step, int64_t(i) + 1);
+}
+
+// Steps of one tag over all event files of a run, in the order in which TensorBoard reads them.
+std::vector<int64_t> EventSteps(const std::string& run, const std::string& tag) {
+  std::vector<int64_t> steps;
+  for (const std::string& path : ListEventFiles(run)) {
+    const std::string file = ReadFile(path);
+    for (size_t at = 0; at + 16 <= file.size();) {
+      uint64_t length = 0;
+      std::memcpy(&length, file.data() + at, sizeof(length));
+      events::Event event;
+      EXPECT_TRUE(event.ParseFromString(file.substr(at + 12, length)));
+      at += 16 + length;
+      if (event.has_summary() && event.summary().value(0).tag() == tag) {
+        steps.push_back(event.step());
+      }
+    }
+  }
+  return steps;
+}
+
+TEST_F(TrainTest, EventStepsStrictlyIncreaseAfterAKill) {
+  config_.train.checkpoint_every = 3;
+  config_.log.histogram_every = 2;
+  // As a kill after step 5 leaves it: everything on disk, the newest checkpoint two steps older.
+  RunUntil(5, "run", config_);
+  fs::remove_all(root_ + "/run/checkpoints/step-00000005");
+  Run("run", config_);
+  EXPECT_TRUE(Noted("continuing from step 3"));
+  const std::vector<int64_t> all = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<int64_t> even = {2, 4, 6, 8};
+  EXPECT_EQ(EventSteps(root_ + "/run", "train/loss"), all);
+  EXPECT_EQ(EventSteps(root_ + "/run", "weights/layers.0.ffn.1.w_down"), even);
+  EXPECT_EQ(EventSteps(root_ + "/run", "gradients/head"), even);
+  EXPECT_EQ(EventSteps(root_ + "/run", "validation/loss"), (std::vector<int64_t>{3, 6, 8}));
+}
+
+TEST_F(TrainTest, HistogramsCanBeLeftOut) {
+  config_.log.histogram_every = 0;
+  Run("run", config_);
+  EXPECT_TRUE(EventSteps(root_ + "/run", "gradients/head").empty());
+  EXPECT_EQ(EventSteps(root_ + "/run", "train/loss").size(), 8u);
+  config_.log.histogram_every = -1;
+  EXPECT_EQ(FailureOf("other", config_).where, "log.histogram_every");
+}
+
+TEST_F(TrainTest, ARunRecordsWhatItRanWith) {
+  Run("run", config_);
+  const RunInfo info = ReadRunInfo(root_ + "/run");
+  EXPECT_EQ(info.build, HashHex(HashFile("/proc/self/exe")));
+  EXPECT_NE(info.compiler->find_first_of("0123456789"), std::string::npos);
+  EXPECT_FALSE(info.host->empty());
+  EXPECT_NE(info.system->find("Linux"), std::string::npos);
+  EXPECT_EQ(info.train_hash.size(), 16u);
+  EXPECT_TRUE(Differences(ReadRunConfig(root_ + "/run"), config_, {"model.vocabulary"}).empty());
+  // What is recorded may change from one start to the next, as speed and memory may.
+  fs::remove(root_ + "/run/result.json");
+  config_.log.histogram_every = 1;
+  EXPECT_NO_THROW(Run("run", config_));
 }
 
 TEST_F(TrainTest, ANewCheckpointOutlivesDamagedLaterOnes) {
