@@ -35,7 +35,7 @@ void RunEval(const EvalFlags& flags) {
       PrintNote);
   Progress progress("eval", shard.tokens() - 1, "tokens");
   const Score score =
-      ScoreStream(*trained.model, EvalWindows(shard, length), data.tokenizer.TokenByteCounts(),
+      ScoreStream(*trained.model, EvalWindows(shard, length), data.tokenizer.byte_counts(),
                   {.batch = flags.batch}, [&](int64_t tokens) { progress.Update(tokens); });
   progress.Finish();
   if (flags.json) {

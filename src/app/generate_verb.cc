@@ -60,9 +60,9 @@ void RunGenerate(const GenerateFlags& flags) {
     // Ids beyond the tokenizer's are padding and were never seen in training.
     const TokenId next = sampler.Next(std::span(logits).first(tokenizer.vocabulary()));
     if (next == tokenizer.end_of_text()) break;
+    if (!flags.json) Print(tokenizer.TextAfter(ids.back(), next));
     ids.push_back(next);
     fresh = std::span(ids).last(1);
-    if (!flags.json) Print(tokenizer.TokenBytes(next));
   }
   const std::span<const TokenId> generated = std::span<const TokenId>(ids).subspan(prompt_tokens);
   if (!flags.json) return Print("\n");

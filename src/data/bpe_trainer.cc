@@ -202,9 +202,9 @@ Tokenizer TrainBpe(CorpusReader& corpus, const BpeTrainerOptions& options,
                  .remedy = "2048 to 8192 suits a few megabytes of text, 32768 and more gigabytes"});
   }
   TokenizerSpec spec;
-  spec.regex = SplitRegex(options.pattern);
+  spec.splits = {std::string(SplitRegex(options.pattern))};
   spec.tokens = BaseTokens();
-  spec.special = {0};
+  spec.added = {{.id = 0}};
 
   MergeLearner learner(CountPieces(corpus, options, progress_mode), spec.tokens);
   // Two different merges can give the same text, which then is one token.

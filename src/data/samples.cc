@@ -69,10 +69,11 @@ void EvalWindows::Fill(int64_t window, std::span<TokenId> ids, std::span<TokenId
   std::ranges::fill(targets.subspan(scored), kIgnored);
 }
 
-int64_t ScoredTextBytes(std::span<const TokenId> targets, std::span<const int32_t> token_bytes) {
+int64_t ScoredTextBytes(std::span<const TokenId> ids, std::span<const TokenId> targets,
+                        const TokenByteCounts& token_bytes) {
   int64_t bytes = 0;
-  for (const TokenId target : targets) {
-    if (target != kIgnored) bytes += token_bytes[target];
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] != kIgnored) bytes += token_bytes(ids[i], targets[i]);
   }
   return bytes;
 }

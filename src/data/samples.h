@@ -69,8 +69,9 @@ class EvalWindows {
   int64_t count_;
 };
 
-// Bytes of text that `targets` stand for: what bits per byte divides by. `token_bytes` is
-// Tokenizer::TokenByteCounts(); ignored targets and special tokens count 0.
-int64_t ScoredTextBytes(std::span<const TokenId> targets, std::span<const int32_t> token_bytes);
+// Bytes of text that `targets`, each behind the token of `ids` in its place, stand for: what bits
+// per byte divides by. Ignored targets and special tokens count 0.
+int64_t ScoredTextBytes(std::span<const TokenId> ids, std::span<const TokenId> targets,
+                        const TokenByteCounts& token_bytes);
 
 }  // namespace sandglass

@@ -236,7 +236,7 @@ TEST(EvalWindows, ScoredBytesAreTheBytesOfTheText) {
   std::vector<TokenId> ids(7), targets(7);
   for (int64_t window = 0; window < windows.count(); ++window) {
     windows.Fill(window, ids, targets);
-    scored += ScoredTextBytes(targets, tokenizer.TokenByteCounts());
+    scored += ScoredTextBytes(ids, targets, tokenizer.byte_counts());
   }
   EXPECT_EQ(scored, text_bytes);
 }

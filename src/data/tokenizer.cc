@@ -16,28 +16,44 @@ namespace {
 constexpr size_t kMaxCachedPieceBytes = 64;
 constexpr size_t kMaxCachedPieces = size_t{1} << 18;
 
+// Names by which tokenizers call the token that stands between documents, the best choice first.
+constexpr std::string_view kSeparatorNames[] = {
+    kEndOfText, "<|begin_of_text|>", "<|end_of_text|>", "<s>", "</s>", "<bos>", "<eos>"};
+
+// The token for Tokenizer::end_of_text, -1 if there is none.
+TokenId FindSeparator(const TokenizerSpec& spec) {
+  if (!spec.begin.empty()) return spec.begin.back();
+  for (const std::string_view name : kSeparatorNames) {
+    for (const AddedToken& added : spec.added) {
+      if (added.special && spec.tokens[added.id] == name) return added.id;
+    }
+  }
+  return -1;
+}
+
 }  // namespace
 
+bool TokenizerSpec::IsSpecial(TokenId id) const {
+  const auto found =
+      std::lower_bound(added.begin(), added.end(), id,
+                       [](const AddedToken& token, TokenId at) { return token.id < at; });
+  return found != added.end() && found->id == id && found->special;
+}
+
 Tokenizer::Tokenizer(TokenizerSpec spec, const std::string& where)
-    : spec_(std::move(spec)), pre_tokenizer_(spec_.regex, where) {
+    : spec_(std::move(spec)), where_(where), pre_tokenizer_(spec_.splits.at(0), where) {
   IndexTokens(where);
   IndexMerges(where);
+  CountBytes();
   hash_ = HashHex(HashBytes(ToJson()));
 }
 
 void Tokenizer::IndexTokens(const std::string& where) {
   is_special_.assign(spec_.tokens.size(), false);
-  for (const TokenId id : spec_.special) {
-    is_special_.at(id) = true;
-    if (spec_.tokens[id] == kEndOfText) end_of_text_ = id;
+  for (const AddedToken& added : spec_.added) {
+    is_special_.at(added.id) = added.special;
   }
-  if (end_of_text_ < 0) {
-    throw Error({.what = fmt::format("the tokenizer has no special token {}", kEndOfText),
-                 .where = where,
-                 .expected = "a token of that name among the added tokens, marked special",
-                 .remedy = "documents are separated by it; train a tokenizer with "
-                           "`sandglass tokenizer train`"});
-  }
+  end_of_text_ = FindSeparator(spec_);
   byte_tokens_.assign(256, -1);
   for (TokenId id = 0; id < vocabulary(); ++id) {
     const std::string& token = spec_.tokens[id];
@@ -51,6 +67,50 @@ void Tokenizer::IndexTokens(const std::string& where) {
           {.what = fmt::format("the vocabulary has no token for the byte 0x{:02X}", byte),
            .where = where,
            .expected = "one token for each of the 256 bytes, so that any text can be encoded"});
+    }
+  }
+}
+
+TokenId Tokenizer::end_of_text() const {
+  if (end_of_text_ >= 0) return end_of_text_;
+  throw Error({.what = "the tokenizer has no special token that can stand between documents",
+               .where = where_,
+               .expected = fmt::format("a special token named {}, or a configured BOS token",
+                                       fmt::join(kSeparatorNames, ", ")),
+               .remedy = "train a tokenizer with `sandglass tokenizer train`"});
+}
+
+std::optional<TokenId> Tokenizer::FindAdded(std::string_view name) const {
+  for (const AddedToken& added : spec_.added) {
+    if (spec_.tokens[added.id] == name) return added.id;
+  }
+  return std::nullopt;
+}
+
+bool Tokenizer::IsSpecial(TokenId id) const {
+  return id >= 0 && id < vocabulary() && is_special_[id];
+}
+
+void Tokenizer::CountBytes() {
+  byte_counts_.counts_.resize(spec_.tokens.size());
+  for (TokenId id = 0; id < vocabulary(); ++id) {
+    byte_counts_.counts_[id] = static_cast<int32_t>(TokenBytes(id).size());
+  }
+  if (spec_.leading_space == LeadingSpace::kNone) return;
+  byte_counts_.begins_text_.resize(spec_.tokens.size());
+  byte_counts_.opens_with_space_.resize(spec_.tokens.size());
+  for (TokenId id = 0; id < vocabulary(); ++id) {
+    byte_counts_.opens_with_space_[id] = TokenBytes(id).starts_with(' ');
+  }
+  // Text begins anew behind an added token, unless its leading space was there before the token was
+  // found.
+  if (spec_.leading_space == LeadingSpace::kFirstUnlessSpace) {
+    for (const TokenId id : spec_.begin) byte_counts_.begins_text_[id] = true;
+    if (end_of_text_ >= 0) byte_counts_.begins_text_[end_of_text_] = true;
+  } else {
+    for (const AddedToken& added : spec_.added) {
+      byte_counts_.begins_text_[added.id] =
+          !added.normalized || spec_.leading_space == LeadingSpace::kUnlessSpace;
     }
   }
 }
@@ -87,17 +147,18 @@ std::string_view Tokenizer::TokenBytes(TokenId id) const {
   return is_special_[id] ? std::string_view() : spec_.tokens[id];
 }
 
-std::vector<int32_t> Tokenizer::TokenByteCounts() const {
-  std::vector<int32_t> counts(spec_.tokens.size());
-  for (TokenId id = 0; id < vocabulary(); ++id) {
-    counts[id] = static_cast<int32_t>(TokenBytes(id).size());
-  }
-  return counts;
+std::string_view Tokenizer::TextAfter(TokenId previous, TokenId id) const {
+  const std::string_view bytes = TokenBytes(id);
+  return bytes.substr(bytes.size() - byte_counts_(previous, id));
 }
 
 std::string Tokenizer::Decode(std::span<const TokenId> ids) const {
   std::string text;
-  for (const TokenId id : ids) text += TokenBytes(id);
+  TokenId previous = -1;
+  for (const TokenId id : ids) {
+    text += TextAfter(previous, id);
+    previous = id;
+  }
   return text;
 }
 

@@ -1,11 +1,16 @@
-// Byte-level byte-pair tokenizers: text to token ids and back, without loss for any bytes.
+// Byte-pair tokenizers: text to token ids and back.
 //
 // A tokenizer is a plain TokenizerSpec plus the tables made from it. File formats only make or
 // write a spec (tokenizer_json.h), so another format is another such file.
+//
+// Text goes through these stages, each described by fields of the spec:
+//   added tokens are cut out; the text between them is normalized, gets a leading space where the
+//   kind wants one, is cut into pieces by the splits, and each piece is merged into tokens.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,19 +42,75 @@ constexpr uint64_t PairKey(TokenId left, TokenId right) {
 // ("ignore_merges" in tokenizer.json).
 enum class WholePieces { kMerge, kLookUp };
 
+// What a piece is before its first merge.
+//   kBytes       one token per byte (GPT-2 and all that followed it)
+//   kCharacters  one token per character, and the tokens of its bytes where it has none
+//                (SentencePiece with byte fallback)
+enum class Symbols { kBytes, kCharacters };
+
+enum class Normalization { kNone, kNfc };
+
+// Whether text gets a space in front, so that its first word is the token it is elsewhere.
+//   kAlways             every stretch of text between added tokens does
+//   kUnlessSpace        as kAlways, but not one that begins with a space already
+//   kFirstUnlessSpace   as kUnlessSpace, and only at the very beginning
+enum class LeadingSpace { kNone, kAlways, kUnlessSpace, kFirstUnlessSpace };
+
+// A token with a name that stands for itself.
+struct AddedToken {
+  TokenId id = 0;
+  // Special tokens have no text: their names become ids only on request. The others are text that
+  // always becomes this one token.
+  bool special = true;
+  // Looked for in normalized text rather than in the text as it is.
+  bool normalized = false;
+};
+
 struct TokenizerSpec {
-  std::string regex;                // of the pre-tokenizer
-  std::vector<std::string> tokens;  // the bytes of each id; for a special token, its name
-  std::vector<Merge> merges;        // the lowest rank is applied first
-  std::vector<TokenId> special;     // ascending; these are never made from text
+  Symbols symbols = Symbols::kBytes;
+  Normalization normalization = Normalization::kNone;
+  LeadingSpace leading_space = LeadingSpace::kNone;  // with kCharacters
+  // Regular expressions that cut the text, each the pieces of the one before; what a pattern
+  // matches is a piece, and so is what lies between two matches.
+  std::vector<std::string> splits;
+  // The bytes of each id; for an added token, its name; empty where an id is not in use.
+  std::vector<std::string> tokens;
+  std::vector<TokenId> byte_fallback;  // the token of each byte, with kCharacters: [256]
+  std::vector<Merge> merges;           // the lowest rank is applied first
+  std::vector<AddedToken> added;       // by ascending id
   WholePieces whole_pieces = WholePieces::kMerge;
+  // Special tokens that the tokenizer is configured to put around a text (BOS, EOS).
+  std::vector<TokenId> begin;
+  std::vector<TokenId> end;
+
+  bool IsSpecial(TokenId id) const;
+};
+
+// How many bytes of text each token of a stream stands for: the denominator of bits per byte.
+class TokenByteCounts {
+ public:
+  // The bytes that `id` adds to the text when it stands behind `previous` (-1: nothing). Special
+  // tokens add none, and a leading space that the tokenizer put in front of a text is not counted.
+  int64_t operator()(TokenId previous, TokenId id) const {
+    const bool added_space =
+        !begins_text_.empty() && opens_with_space_[id] && (previous < 0 || begins_text_[previous]);
+    return counts_[id] - (added_space ? 1 : 0);
+  }
+
+ private:
+  friend class Tokenizer;
+  std::vector<int32_t> counts_;
+  // Empty for tokenizers without a leading space.
+  std::vector<bool> begins_text_;  // the token behind it begins a text
+  std::vector<bool> opens_with_space_;
 };
 
 // Immutable; threads may share it. To encode, each thread makes an Encoder.
 class Tokenizer {
  public:
-  // Throws Error if the spec cannot encode every text: a byte without a token, a merge whose result
-  // is not the token of the joined bytes, no end-of-text token. `where` goes into the message.
+  // Throws Error if the spec cannot encode every text (a byte without a token), contradicts itself
+  // (a merge whose result is not the token of the joined bytes), or names ids that do not exist.
+  // `where` goes into the message.
   explicit Tokenizer(TokenizerSpec spec, const std::string& where = "");
   Tokenizer(Tokenizer&&) = default;
   Tokenizer& operator=(Tokenizer&&) = default;
@@ -65,13 +126,25 @@ class Tokenizer {
   const TokenizerSpec& spec() const { return spec_; }
   const PreTokenizer& pre_tokenizer() const { return pre_tokenizer_; }
   int32_t vocabulary() const { return static_cast<int32_t>(spec_.tokens.size()); }
-  TokenId end_of_text() const { return end_of_text_; }
+
+  // The special token that stands before every document of a token stream: the one that the
+  // tokenizer is configured to put in front of a text, or else kEndOfText or another of the usual
+  // names. Throws Error if it has none of these.
+  TokenId end_of_text() const;
+
+  // The added token of this name, or nothing.
+  std::optional<TokenId> FindAdded(std::string_view name) const;
+  bool IsSpecial(TokenId id) const;
 
   // The text of one token, empty for special tokens. Throws Error if there is no such id.
   std::string_view TokenBytes(TokenId id) const;
 
-  // TokenBytes(id).size() for every id: the denominator of bits per byte.
-  std::vector<int32_t> TokenByteCounts() const;
+  // What `id` adds to the text when it stands behind `previous` (-1: nothing): as TokenBytes, less
+  // the leading space that the tokenizer puts in front of a text.
+  std::string_view TextAfter(TokenId previous, TokenId id) const;
+
+  // The size of TextAfter for every pair of ids.
+  const TokenByteCounts& byte_counts() const { return byte_counts_; }
 
   // The joined text of `ids`. Throws Error for an id outside the vocabulary.
   std::string Decode(std::span<const TokenId> ids) const;
@@ -85,11 +158,14 @@ class Tokenizer {
 
   void IndexTokens(const std::string& where);
   void IndexMerges(const std::string& where);
+  void CountBytes();
 
   TokenizerSpec spec_;
+  std::string where_;
   PreTokenizer pre_tokenizer_;
   std::string hash_;
   TokenId end_of_text_ = -1;
+  TokenByteCounts byte_counts_;
   std::vector<bool> is_special_;
   std::vector<TokenId> byte_tokens_;                            // [256]
   std::unordered_map<uint64_t, RankedMerge> merges_;            // by PairKey

@@ -99,7 +99,7 @@ TokenizerSpec Parser::Parse(std::string_view json) {
   if (!root.is_object()) Fail("not a tokenizer: the file holds no JSON object");
   RefuseUnsupported(root);
   TokenizerSpec spec;
-  spec.regex = ParseRegex(Get(root, "pre_tokenizer"));
+  spec.splits = {ParseRegex(Get(root, "pre_tokenizer"))};
   ParseVocabulary(root, spec);
   ParseMerges(Get(root, "model"), spec);
   bool ignore_merges = false;
@@ -201,17 +201,17 @@ void Parser::ParseVocabulary(dom::element root, TokenizerSpec& spec) const {
         }
       }
       SetToken(spec, id, name);
-      spec.special.push_back(static_cast<TokenId>(id));
+      spec.added.push_back({.id = static_cast<TokenId>(id)});
     }
   }
-  std::sort(spec.special.begin(), spec.special.end());
+  std::ranges::sort(spec.added, {}, &AddedToken::id);
   for (const auto& [spelling, value] : vocabulary) {
     int64_t id = 0;
     if (value.get(id) != simdjson::SUCCESS)
       Fail(fmt::format("the id of \"{}\" is no number", spelling));
-    const bool special =
-        id >= 0 && std::binary_search(spec.special.begin(), spec.special.end(), id);
-    if (special && spec.tokens[id] == spelling) continue;
+    if (id >= 0 && id < std::ssize(spec.tokens) && spec.IsSpecial(static_cast<TokenId>(id)) &&
+        spec.tokens[id] == spelling)
+      continue;
     SetToken(spec, id, Unspell(spelling));
   }
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
@@ -251,7 +251,7 @@ void Parser::ParseMerges(dom::element model, TokenizerSpec& spec) const {
   if (Get(model, "merges").get(merges) != simdjson::SUCCESS) Fail("the model has no \"merges\"");
   std::unordered_map<std::string_view, TokenId> id_of;
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
-    if (!std::binary_search(spec.special.begin(), spec.special.end(), static_cast<TokenId>(id))) {
+    if (!spec.IsSpecial(static_cast<TokenId>(id))) {
       id_of.emplace(spec.tokens[id], static_cast<TokenId>(id));
     }
   }
@@ -324,16 +324,14 @@ std::vector<std::string> BaseTokens() {
 }
 
 std::string FormatTokenizerJson(const TokenizerSpec& spec) {
-  const auto is_special = [&](size_t id) {
-    return std::binary_search(spec.special.begin(), spec.special.end(), static_cast<TokenId>(id));
-  };
   const auto spelled = [&](size_t id) {
-    return Quoted(is_special(id) ? spec.tokens[id] : Alphabet().Spell(spec.tokens[id]));
+    return Quoted(spec.IsSpecial(static_cast<TokenId>(id)) ? spec.tokens[id]
+                                                           : Alphabet().Spell(spec.tokens[id]));
   };
   std::string out = "{\n\"version\": \"1.0\",\n\"truncation\": null,\n\"padding\": null,\n";
   out += "\"added_tokens\": [";
   const char* separator = "\n";
-  for (const TokenId id : spec.special) {
+  for (const auto& [id, special, normalized] : spec.added) {
     out += fmt::format(
         R"({}{{"id": {}, "content": {}, "single_word": false, "lstrip": false, "rstrip": false, )"
         R"("normalized": false, "special": true}})",
@@ -341,14 +339,14 @@ std::string FormatTokenizerJson(const TokenizerSpec& spec) {
     separator = ",\n";
   }
   out += "\n],\n\"normalizer\": null,\n\"pre_tokenizer\": ";
-  if (spec.regex == SplitRegex(SplitPattern::kGpt2)) {
+  if (spec.splits[0] == SplitRegex(SplitPattern::kGpt2)) {
     out += ByteLevelPart("true");
   } else {
     out += fmt::format(R"({{"type": "Sequence", "pretokenizers": [
 {{"type": "Split", "pattern": {{"Regex": {}}}, "behavior": "Isolated", "invert": false}},
 {}
 ]}})",
-                       Quoted(spec.regex), ByteLevelPart("false"));
+                       Quoted(spec.splits[0]), ByteLevelPart("false"));
   }
   out += ",\n\"post_processor\": null,\n\"decoder\": " + ByteLevelPart("true");
   out += fmt::format(R"(,

@@ -14,12 +14,12 @@ namespace {
 // Tokens for single bytes, one for the two bytes of a character, and end-of-text.
 Tokenizer SmallTokenizer() {
   TokenizerSpec spec;
-  spec.regex = SplitRegex(SplitPattern::kGpt2);
+  spec.splits = {std::string(SplitRegex(SplitPattern::kGpt2))};
   for (int byte = 0; byte < 256; ++byte) spec.tokens.push_back(std::string(1, char(byte)));
   spec.tokens.push_back("\xC3\xA9");  // é
   spec.merges.push_back({0xC3, 0xA9, 256});
   spec.tokens.push_back(std::string(kEndOfText));
-  spec.special = {257};
+  spec.added = {{.id = 257}};
   return Tokenizer(spec);
 }
 
@@ -52,7 +52,7 @@ class ScoreTest : public ::testing::Test {
                  .dtype = DType::kF64});
     model.Allocate(*ops);
     model.params().Initialize(3);
-    return ScoreStream(model, EvalWindows(shard, length), tokenizer_.TokenByteCounts(), options);
+    return ScoreStream(model, EvalWindows(shard, length), tokenizer_.byte_counts(), options);
   }
 
   Tokenizer tokenizer_ = SmallTokenizer();

@@ -15,7 +15,7 @@ double Score::bits_per_byte() const {
   return nats / std::numbers::ln2 / static_cast<double>(bytes);
 }
 
-Score ScoreStream(Model& model, const EvalWindows& windows, std::span<const int32_t> token_bytes,
+Score ScoreStream(Model& model, const EvalWindows& windows, const TokenByteCounts& token_bytes,
                   const ScoreOptions& options, const std::function<void(int64_t)>& progress) {
   const int64_t length = windows.length();
   int64_t count = windows.count();
@@ -35,7 +35,7 @@ Score ScoreStream(Model& model, const EvalWindows& windows, std::span<const int3
                                       std::span(ids).first(scored.size()), scored});
     score.nats += sums.cross_entropy;
     score.tokens += sums.tokens;
-    score.bytes += ScoredTextBytes(scored, token_bytes);
+    score.bytes += ScoredTextBytes(std::span(ids).first(scored.size()), scored, token_bytes);
     if (progress) progress(score.tokens);
   }
   return score;

@@ -29,9 +29,9 @@ struct ScoreOptions {
 
 // Scores each token of a stream but the first exactly once, in windows that follow each other. The
 // result does not depend on options.batch but for rounding.
-// token_bytes[id]: bytes of text that a token spells. `progress` (may be empty) gets tokens done.
+// `token_bytes`: of the tokenizer that made the ids. `progress` (may be empty) gets tokens done.
 // The model's capacity must hold the batch. Throws Interrupted if that is requested.
-Score ScoreStream(Model& model, const EvalWindows& windows, std::span<const int32_t> token_bytes,
+Score ScoreStream(Model& model, const EvalWindows& windows, const TokenByteCounts& token_bytes,
                   const ScoreOptions& options, const std::function<void(int64_t)>& progress = {});
 
 }  // namespace sandglass

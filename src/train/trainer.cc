@@ -104,7 +104,6 @@ class Trainer {
   std::optional<AdamW> optimizer_;
   TrainSamples samples_;
   EvalWindows validation_;
-  std::vector<int32_t> token_bytes_;
   TrainState state_;
   int64_t saved_step_ = -1;
   bool measures_memory_ = false;
@@ -129,7 +128,6 @@ Trainer::Trainer(const RunConfig& config, PreparedData data, std::unique_ptr<Bac
                                    .recompute = config.system.recompute}),
       samples_(data_.train, config.train.length, config.train.seed),
       validation_(data_.validation, config.train.length),
-      token_bytes_(data_.tokenizer.TokenByteCounts()),
       ids_(config.train.tokens_per_step()),
       targets_(config.train.tokens_per_step()) {
   measures_memory_ = ResetPeakMemory();
@@ -249,7 +247,7 @@ LossSums Trainer::Accumulate() {
 }
 
 Score Trainer::Validate(int64_t max_tokens) {
-  return ScoreStream(model_, validation_, token_bytes_,
+  return ScoreStream(model_, validation_, data_.tokenizer.byte_counts(),
                      {.batch = config_.train.effective_micro_batch(), .max_tokens = max_tokens});
 }
 

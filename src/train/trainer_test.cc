@@ -28,10 +28,10 @@ namespace fs = std::filesystem;
 // Every byte a token, and end-of-text.
 Tokenizer ByteTokenizer(SplitPattern pattern = SplitPattern::kGpt2) {
   TokenizerSpec spec;
-  spec.regex = SplitRegex(pattern);
+  spec.splits = {std::string(SplitRegex(pattern))};
   for (int byte = 0; byte < 256; ++byte) spec.tokens.push_back(std::string(1, char(byte)));
   spec.tokens.push_back(std::string(kEndOfText));
-  spec.special = {256};
+  spec.added = {{.id = 256}};
   return Tokenizer(spec);
 }
 
