@@ -164,7 +164,8 @@ AttentionSpec Attention::Spec(const Pass& pass) const {
           .heads = shape_.heads,
           .kv_heads = shape_.kv_heads,
           .head_width = shape_.head_width,
-          .scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_width))};
+          .scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_width)),
+          .first_keys = pass.first_keys};
 }
 
 }  // namespace sandglass

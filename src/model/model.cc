@@ -88,12 +88,19 @@ void Model::Allocate(Backend& backend) {
   FillRotaryTables(cosines_, sines_, config_.rope_theta);
 }
 
-Pass Model::BeginPass(int batch, int length, int cached) {
+Pass Model::BeginPass(const Batch& sequences, int cached) {
+  const auto [batch, length] = std::pair(sequences.batch, sequences.length);
+  const std::span<const int32_t> starts = sequences.starts;
   SANDGLASS_CHECK(ops_ != nullptr, "the model has no memory yet: call Allocate");
   SANDGLASS_CHECK(int64_t{batch} * length <= capacity_.tokens(), "batch beyond the capacity");
   SANDGLASS_CHECK(cached + length <= cosines_.rows, "position beyond the capacity");
+  SANDGLASS_CHECK(starts.empty() || (cached == 0 && std::ssize(starts) == int64_t{batch} * length),
+                  "one start per token, and none while decoding");
   for (int b = 0; b < batch; ++b) {
-    for (int t = 0; t < length; ++t) positions_[b * length + t] = cached + t;
+    for (int t = 0; t < length; ++t) {
+      const int m = b * length + t;
+      positions_[m] = cached + t - (starts.empty() ? 0 : starts[m]);
+    }
   }
   return {.ops = *ops_,
           .batch = batch,
@@ -101,7 +108,8 @@ Pass Model::BeginPass(int batch, int length, int cached) {
           .cached = cached,
           .positions = {positions_.data(), static_cast<size_t>(batch) * length},
           .cosines = cosines_,
-          .sines = sines_};
+          .sines = sines_,
+          .first_keys = starts};
 }
 
 View Model::ForwardStream(const Pass& pass, std::span<const int32_t> ids) {
@@ -114,7 +122,7 @@ View Model::ForwardStream(const Pass& pass, std::span<const int32_t> ids) {
 }
 
 LossSums Model::Loss(const Batch& batch, std::span<double> token_loss) {
-  const Pass pass = BeginPass(batch.batch, batch.length, 0);
+  const Pass pass = BeginPass(batch, 0);
   const View normed = ForwardStream(pass, batch.ids);
   LossSums sums;
   ForEachHeadChunk(pass.tokens(), [&](int64_t begin, int64_t count) {
@@ -129,7 +137,7 @@ LossSums Model::Loss(const Batch& batch, std::span<double> token_loss) {
 
 LossSums Model::LossAndGradients(const Batch& batch, double grad_scale) {
   SANDGLASS_CHECK(capacity_.purpose == Purpose::kTrain, "this model was not booked for training");
-  const Pass pass = BeginPass(batch.batch, batch.length, 0);
+  const Pass pass = BeginPass(batch, 0);
   const View normed = ForwardStream(pass, batch.ids);
   const View dx = dx_.Top(pass.tokens());
   LossSums sums;
@@ -153,7 +161,7 @@ LossSums Model::LossAndGradients(const Batch& batch, double grad_scale) {
 }
 
 void Model::Logits(const Batch& batch, View logits) {
-  const Pass pass = BeginPass(batch.batch, batch.length, 0);
+  const Pass pass = BeginPass(batch, 0);
   const View normed = ForwardStream(pass, batch.ids);
   HeadLogits(normed, logits);
 }
@@ -163,7 +171,7 @@ void Model::Decode(std::span<const int32_t> ids, View logits) {
   while (!ids.empty()) {
     const auto part = ids.first(std::min<size_t>(ids.size(), capacity_.length));
     ids = ids.subspan(part.size());
-    const Pass pass = BeginPass(1, static_cast<int>(part.size()), cached_);
+    const Pass pass = BeginPass({1, static_cast<int>(part.size()), part, {}}, cached_);
     const View normed = ForwardStream(pass, part);
     cached_ += static_cast<int>(part.size());
     if (ids.empty()) HeadLogits(normed.Rows(normed.rows - 1, 1), logits);

@@ -20,6 +20,9 @@ struct Batch {
   int length = 0;                    // T
   std::span<const int32_t> ids;      // [B*T]
   std::span<const int32_t> targets;  // [B*T]
+  // [B*T] where in its sequence the document of each token begins. Attention stays within the
+  // document and positions count from its beginning. Empty: a sequence is one document.
+  std::span<const int32_t> starts = {};
 };
 
 class Model {
@@ -55,7 +58,8 @@ class Model {
   void ClearCache() { cached_ = 0; }
 
  private:
-  Pass BeginPass(int batch, int length, int cached);
+  // Continues the cache if `cached` > 0.
+  Pass BeginPass(const Batch& batch, int cached);
   // Embedding, all sub-layers, final norm: what the head reads, [M, D].
   View ForwardStream(const Pass& pass, std::span<const int32_t> ids);
   // logits [M, V] = normed [M, D] W_head^T.

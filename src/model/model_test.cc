@@ -149,6 +149,42 @@ TEST_P(GradientTest, WholeModelMatchesFiniteDifferences) {
   }
 }
 
+TEST_P(GradientTest, PackedDocumentsMatchFiniteDifferences) {
+  Model model(GetParam().Config(), capacity_);
+  model.Allocate(*ops_);
+  Randomize(model.params());
+  const std::vector<int32_t> ids = {3, 1, 4, 1, 5, 9, 2, 6, 10, 0};
+  const std::vector<int32_t> targets = {1, kIgnoredTarget, 1, 5, 9, kIgnoredTarget, 6, 10, 0, 7};
+  const std::vector<int32_t> starts = {0, 0, 2, 2, 2, 0, 1, 1, 1, 1};
+  const Batch batch{kBatch, kLength, ids, targets, starts};
+  const auto loss = [&] {
+    const LossSums sums = model.Loss(batch);
+    return sums.cross_entropy + GetParam().z_loss * sums.z_loss;
+  };
+  EXPECT_EQ(model.LossAndGradients(batch, 1.0).tokens, 8);
+  for (const ParamSpec& spec : model.params().specs()) {
+    EXPECT_LT(RelativeError(spec.param->value.Row<double>(), spec.param->grad.Row<double>(),
+                            spec.elements(), loss),
+              kTolerance)
+        << spec.name;
+  }
+}
+
+// Positions restart: in a packed sequence each document has the logits that it has alone.
+TEST_P(GradientTest, APackedDocumentHasTheLogitsThatItHasAlone) {
+  Model model(GetParam().Config(), capacity_);
+  model.Allocate(*ops_);
+  Randomize(model.params());
+  const std::vector<int32_t> ids = {3, 1, 4, 1, 5};
+  const std::vector<int32_t> starts = {0, 0, 2, 2, 2};
+  std::vector<double> packed(kLength * kVocabulary), alone(packed.size());
+  model.Logits({1, kLength, ids, {}, starts}, ViewOf(packed.data(), kLength, kVocabulary));
+  model.Logits({1, 2, std::span(ids).first(2), {}}, ViewOf(alone.data(), 2, kVocabulary));
+  model.Logits({1, 3, std::span(ids).subspan(2), {}},
+               ViewOf(alone.data() + 2 * kVocabulary, 3, kVocabulary));
+  for (size_t i = 0; i < packed.size(); ++i) EXPECT_NEAR(packed[i], alone[i], 1e-12) << i;
+}
+
 // The loss of a sub-layer alone: a fixed random projection of the stream it leaves.
 TEST_P(GradientTest, SubLayersMatchFiniteDifferences) {
   const ModelConfig config = GetParam().Config();
@@ -350,6 +386,31 @@ TEST(Model, DepthScaledInitCountsEveryAddition) {
     }
   }
   EXPECT_EQ(residual_outputs, 15);
+}
+
+// Two documents in one sequence, long enough for several tiles of the kernels.
+TEST(Model, EditingADocumentLeavesTheLogitsOfTheNextBitIdentical) {
+  constexpr int kLength = 150, kBoundary = 70;
+  const auto ops = MakeCpuBackend(2);
+  Model model(FamilyConfig(Family::kOlmo2, Shape::Parse("L2-d32-a4x16-f2x24-kv2"), kVocabulary),
+              {.purpose = Purpose::kEvaluate, .length = kLength});
+  model.Allocate(*ops);
+  model.params().Initialize(7);
+  std::vector<int32_t> starts(kLength, 0);
+  std::fill(starts.begin() + kBoundary, starts.end(), kBoundary);
+  RandomStream random(3, "ids");
+  std::vector<int32_t> ids(kLength);
+  for (int32_t& id : ids) id = static_cast<int32_t>(random.NextBelow(kVocabulary));
+  std::vector<float> before(kLength * kVocabulary), after(before.size());
+  model.Logits({1, kLength, ids, {}, starts}, ViewOf(before.data(), kLength, kVocabulary));
+  for (int t = 0; t < kBoundary; ++t) ids[t] = (ids[t] + 1) % kVocabulary;
+  model.Logits({1, kLength, ids, {}, starts}, ViewOf(after.data(), kLength, kVocabulary));
+  const auto second = kBoundary * kVocabulary;
+  EXPECT_TRUE(std::equal(before.begin() + second, before.end(), after.begin() + second));
+  EXPECT_FALSE(std::equal(before.begin(), before.begin() + second, after.begin()));
+  // Plain packing does let the first document through.
+  model.Logits({1, kLength, ids, {}}, ViewOf(after.data(), kLength, kVocabulary));
+  EXPECT_FALSE(std::equal(before.begin() + second, before.end(), after.begin() + second));
 }
 
 TEST(Model, EditingTheFutureLeavesThePastAlone) {

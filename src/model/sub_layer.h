@@ -45,6 +45,7 @@ struct Pass {
   std::span<const int32_t> positions;  // [B*T], for RoPE
   ConstView cosines;                   // [positions, E/2]
   ConstView sines;
+  std::span<const int32_t> first_keys = {};  // [B*T] see AttentionSpec; empty: no documents
 
   int64_t tokens() const { return int64_t{batch} * length; }
 };

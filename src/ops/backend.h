@@ -41,6 +41,9 @@ struct RmsNormSpec {
 // Causal grouped-query attention. Query row b*query_length + i stands at absolute position
 // kv_length - query_length + i and sees keys 0 .. that position. In k and v the rows of batch
 // element b start at b*kv_stride (a cache has room for more rows than are filled).
+//
+// With first_keys, query row r sees keys first_keys[r] .. its position: attention within documents
+// that stand one after another in a sequence. Within a batch element the values never fall.
 struct AttentionSpec {
   int batch = 1;
   int query_length = 0;
@@ -49,8 +52,12 @@ struct AttentionSpec {
   int heads = 0;
   int kv_heads = 0;  // divides heads; query head h reads key-value head h / (heads / kv_heads)
   int head_width = 0;
-  double scale = 0.0;  // of the scores, usually 1/sqrt(head_width)
+  double scale = 0.0;                        // of the scores, usually 1/sqrt(head_width)
+  std::span<const int32_t> first_keys = {};  // [B*query_length]; empty: every row sees key 0
 };
+
+// Whether first_keys, if there are any, are as said above: for checks.
+bool ValidFirstKeys(const AttentionSpec& spec);
 
 // Rotary position embedding of the rotate-half kind: in a head of width E the pair (i, i + E/2)
 // turns by position * theta^(-2i/E).

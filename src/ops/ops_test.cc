@@ -524,13 +524,33 @@ TEST(CpuBackend, AdamWDoesNotLoseSmallDecay) {
 struct AttentionCase {
   int batch, query_length, kv_length, kv_stride, heads, kv_heads, head_width;
   double score_spread = 1.0;
+  int document_length = 0;  // mean; 0: one document
 
   std::string ToString() const {
     return "B" + std::to_string(batch) + " Tq" + std::to_string(query_length) + " Tk" +
            std::to_string(kv_length) + " H" + std::to_string(heads) + "/" +
-           std::to_string(kv_heads) + " E" + std::to_string(head_width);
+           std::to_string(kv_heads) + " E" + std::to_string(head_width) + " documents of " +
+           std::to_string(document_length);
   }
 };
+
+// First keys of documents with lengths from 1 to twice the mean, cut off at the end.
+std::vector<int32_t> RaggedFirstKeys(const AttentionCase& c) {
+  std::vector<int32_t> first_keys;
+  if (c.document_length == 0) return first_keys;
+  RandomStream random(29, "documents");
+  for (int b = 0; b < c.batch; ++b) {
+    int begin = 0, next = 0;
+    for (int position = 0; position < c.kv_length; ++position) {
+      if (position == next) {
+        begin = position;
+        next += 1 + static_cast<int>(random.NextBelow(2 * c.document_length - 1));
+      }
+      if (position >= c.kv_length - c.query_length) first_keys.push_back(begin);
+    }
+  }
+  return first_keys;
+}
 
 AttentionCase TrainingCase(int batch, int length, int heads, int kv_heads, int head_width) {
   return {batch, length, length, length, heads, kv_heads, head_width};
@@ -543,6 +563,7 @@ void ExpectAttentionMatches(const AttentionCase& c, Direction direction) {
   SCOPED_TRACE(c.ToString());
   const int q_cols = c.heads * c.head_width;
   const int kv_cols = c.kv_heads * c.head_width;
+  const std::vector<int32_t> first_keys = RaggedFirstKeys(c);
   const AttentionSpec spec = {.batch = c.batch,
                               .query_length = c.query_length,
                               .kv_length = c.kv_length,
@@ -550,7 +571,8 @@ void ExpectAttentionMatches(const AttentionCase& c, Direction direction) {
                               .heads = c.heads,
                               .kv_heads = c.kv_heads,
                               .head_width = c.head_width,
-                              .scale = c.score_spread / std::sqrt(c.head_width)};
+                              .scale = c.score_spread / std::sqrt(c.head_width),
+                              .first_keys = first_keys};
   RandomStream random(13, "attention");
   const int q_rows = c.batch * c.query_length;
   Tensor q(q_rows, q_cols, random);
@@ -618,6 +640,61 @@ TEST(CpuBackend, AttentionOfLargeScores) {
   AttentionCase c = TrainingCase(1, 150, 2, 1, 16);
   c.score_spread = 20.0;
   ExpectAttentionMatches(c, Direction::kBoth);
+}
+
+// Documents shorter and longer than the tiles, starting anywhere in them.
+TEST(CpuBackend, AttentionWithinRaggedDocuments) {
+  for (const auto& [heads, kv_heads] : {std::pair{1, 1}, {6, 2}}) {
+    for (const int document_length : {1, 3, 40, 150}) {
+      for (const int length : {5, 130, 200}) {
+        AttentionCase c = TrainingCase(2, length, heads, kv_heads, 16);
+        c.document_length = document_length;
+        c.score_spread = 4.0;
+        ASSERT_NO_FATAL_FAILURE(ExpectAttentionMatches(c, Direction::kBoth));
+      }
+    }
+  }
+  AttentionCase cached = {2, 17, 200, 256, 6, 2, 16};
+  cached.document_length = 50;
+  ExpectAttentionMatches(cached, Direction::kForward);
+}
+
+// What stands before a document has no influence on it, not in a single bit.
+TEST(CpuBackend, AnotherDocumentChangesNoBit) {
+  constexpr int kLength = 200, kBoundary = 83, kHeads = 4, kWidth = 16, kCols = kHeads * kWidth;
+  std::vector<int32_t> first_keys(kLength, 0);
+  std::fill(first_keys.begin() + kBoundary, first_keys.end(), kBoundary);
+  const AttentionSpec spec = {.batch = 1,
+                              .query_length = kLength,
+                              .kv_length = kLength,
+                              .kv_stride = kLength,
+                              .heads = kHeads,
+                              .kv_heads = kHeads,
+                              .head_width = kWidth,
+                              .scale = 0.25,
+                              .first_keys = first_keys};
+  const auto ops = MakeCpuBackend(2);
+  std::vector<std::vector<float>> results;
+  for (const uint64_t first_document : {1, 2}) {
+    std::vector<std::vector<float>> buffers(9, std::vector<float>(kLength * kCols));
+    const auto view = [&](int i) { return ViewOf(buffers[i].data(), kLength, kCols); };
+    const View lse = ViewOf(buffers[8].data(), kLength, kHeads);
+    for (int i = 0; i < 4; ++i) {  // q, k, v, dout
+      RandomStream before(first_document, "before" + std::to_string(i));
+      RandomStream after(1, "after" + std::to_string(i));
+      for (int at = 0; at < kLength * kCols; ++at) {
+        buffers[i][at] = static_cast<float>((at < kBoundary * kCols ? before : after).NextNormal());
+      }
+    }
+    ops->Attention(view(4), lse, view(0), view(1), view(2), spec);
+    ops->AttentionBackward(view(5), view(6), view(7), view(3), view(4), lse, view(0), view(1),
+                           view(2), spec);
+    std::vector<float>& result = results.emplace_back();
+    for (int i = 4; i < 8; ++i) {
+      result.insert(result.end(), buffers[i].begin() + kBoundary * kCols, buffers[i].end());
+    }
+  }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 // --- Gradients of the reference backend ---
@@ -720,8 +797,10 @@ TEST(ReferenceGradient, Rope) {
 
 TEST(ReferenceGradient, Attention) {
   const auto ops = MakeReferenceBackend(DType::kF64);
-  for (const auto& [heads, kv_heads] : {std::pair{2, 2}, {4, 2}, {3, 1}}) {
+  for (const auto& [heads, kv_heads, documents] :
+       {std::tuple{2, 2, false}, {4, 2, false}, {3, 1, false}, {4, 2, true}}) {
     constexpr int kBatch = 2, kLength = 5, kWidth = 4, kRows = kBatch * kLength;
+    const std::vector<int32_t> first_keys = {0, 0, 2, 2, 2, 0, 1, 1, 3, 4};
     const int q_cols = heads * kWidth, kv_cols = kv_heads * kWidth;
     RandomStream random(16, "attention gradient");
     Doubles q = RandomDoubles(kRows * q_cols, random);
@@ -730,7 +809,8 @@ TEST(ReferenceGradient, Attention) {
     Doubles dout = RandomDoubles(q.size(), random);
     Doubles out(q.size()), log_sum_exp(kRows * heads);
     Doubles dq(q.size()), dk(k.size()), dv(v.size());
-    const AttentionSpec spec = {kBatch, kLength, kLength, kLength, heads, kv_heads, kWidth, 0.5};
+    AttentionSpec spec = {kBatch, kLength, kLength, kLength, heads, kv_heads, kWidth, 0.5};
+    if (documents) spec.first_keys = first_keys;
     const auto queries = [&](Doubles& data) { return ViewOf(data.data(), kRows, q_cols); };
     const auto keys = [&](Doubles& data) { return ViewOf(data.data(), kRows, kv_cols); };
     const View lse_view = ViewOf(log_sum_exp.data(), kRows, heads);

@@ -119,17 +119,28 @@ struct QueryRows {
 
 // One block of query rows.
 struct RowBlock {
-  int64_t begin;           // first row
-  int64_t rows;            // at most kRowBlock
-  int64_t group;           // G
-  int64_t first_position;  // of row 0 of the key-value head
+  int64_t begin;              // first row
+  int64_t rows;               // at most kRowBlock
+  int64_t group;              // G
+  int64_t first_position;     // of row 0 of the key-value head
+  const int32_t* first_keys;  // [Tq] of the batch element, null if every row sees key 0
 
   int64_t Position(int64_t lane) const {
     return first_position + (begin + std::min(lane, rows - 1)) / group;
   }
-  // First lane that sees `key`; may be past the end.
+  // The first key that a lane sees; never falls from lane to lane.
+  int64_t FirstKey(int64_t lane) const {
+    return first_keys == nullptr ? 0 : first_keys[(begin + std::min(lane, rows - 1)) / group];
+  }
+  // First lane that stands at `key` or behind it; may be past the end.
   int64_t FirstLaneOf(int64_t key) const {
     return std::clamp<int64_t>((key - first_position) * group - begin, 0, rows);
+  }
+  // One past the last lane whose document has begun at `key` or before it.
+  int64_t EndLaneOf(int64_t key) const {
+    int64_t end = rows;
+    while (end > 0 && FirstKey(end - 1) > key) --end;
+    return end;
   }
 };
 
@@ -143,7 +154,10 @@ class Head {
   RowBlock Block(int64_t index) const {
     const int64_t begin = index * kRowBlock;
     return {begin, std::min(kRowBlock, rows() - begin), group_,
-            int64_t{spec_.kv_length} - spec_.query_length};
+            int64_t{spec_.kv_length} - spec_.query_length,
+            spec_.first_keys.empty()
+                ? nullptr
+                : spec_.first_keys.data() + int64_t{batch_} * spec_.query_length};
   }
   // `width` is that of a head: E, or 1 in log_sum_exp.
   template <class Byte>
@@ -376,24 +390,56 @@ void PackKeys(float* packed, const KeyRows& source, int64_t begin, int64_t end, 
   }
 }
 
-// scores [keys, lanes] of keys that a lane does not see yet become -inf. `scores` is the column of
-// the panel's first lane.
-void MaskFuture(float* scores, const RowBlock& block, int64_t panel_begin, int64_t panel_lanes,
-                int64_t first_key, int64_t keys) {
-  for (int64_t key = std::max<int64_t>(0, block.Position(panel_begin) + 1 - first_key); key < keys;
+// Lanes side by side that are worked on together.
+struct Panel {
+  int64_t begin;
+  int64_t lanes;
+
+  int64_t last() const { return begin + lanes - 1; }
+};
+
+// Keys [begin, end), counted from the first key of a block of keys.
+struct KeyRange {
+  int64_t begin;
+  int64_t end;
+
+  int64_t count() const { return end - begin; }
+};
+
+// The keys of the block [first_key, first_key + keys) that some lane of the panel sees.
+KeyRange SeenKeys(const RowBlock& block, const Panel& panel, int64_t first_key, int64_t keys) {
+  const int64_t end = std::clamp<int64_t>(block.Position(panel.last()) + 1 - first_key, 0, keys);
+  return {std::clamp<int64_t>(block.FirstKey(panel.begin) - first_key, 0, end), end};
+}
+
+// scores [keys, lanes] of keys that a lane does not see become -inf: those behind it, and those
+// before its document. `scores` is the row of key `first_key`, the column of the panel's first
+// lane.
+void MaskUnseen(float* scores, const RowBlock& block, const Panel& panel, int64_t first_key,
+                int64_t keys) {
+  for (int64_t key = std::max<int64_t>(0, block.Position(panel.begin) + 1 - first_key); key < keys;
        ++key) {
-    const int64_t visible_from = block.FirstLaneOf(first_key + key) - panel_begin;
+    const int64_t visible_from = block.FirstLaneOf(first_key + key) - panel.begin;
     float* const row = scores + key * kLaneStride;
-    std::fill_n(row, std::clamp<int64_t>(visible_from, 0, panel_lanes), -HUGE_VALF);
+    std::fill_n(row, std::clamp<int64_t>(visible_from, 0, panel.lanes), -HUGE_VALF);
+  }
+  const int64_t before = std::min(block.FirstKey(panel.last()) - first_key, keys);
+  for (int64_t key = 0; key < before; ++key) {
+    const int64_t visible_to = block.EndLaneOf(first_key + key) - panel.begin;
+    const int64_t from = std::clamp<int64_t>(visible_to, 0, panel.lanes);
+    std::fill_n(scores + key * kLaneStride + from, panel.lanes - from, -HUGE_VALF);
   }
 }
 
-// One more block of keys for the panel of lanes at `lane`: scores become e^(score - largest), and
+// The largest score of a lane that has seen no key: below every score, yet its distance to -inf,
+// the score of an unseen key, is a number.
+constexpr float kNoScore = -1e30f;
+
+// One more block of keys for a panel of lanes: scores become e^(score - largest), and
 // what was summed before is brought to the new largest score.
-void UpdateSoftmax(const ForwardTiles& tiles, int64_t lane, int64_t lanes, int64_t keys,
-                   int64_t width) {
+void UpdateSoftmax(const ForwardTiles& tiles, const Panel& panel, int64_t keys, int64_t width) {
   const FullTag d;
-  for (const int64_t end = lane + lanes; lane < end; lane += kLanes) {
+  for (int64_t lane = panel.begin; lane <= panel.last(); lane += kLanes) {
     float* const scores = tiles.scores + lane;
     const auto before = hn::Load(d, tiles.largest + lane);
     auto largest = before;
@@ -421,11 +467,6 @@ void UpdateSoftmax(const ForwardTiles& tiles, int64_t lane, int64_t lanes, int64
   }
 }
 
-// Keys of the block [first_key, first_key + keys) that some lane of the panel sees.
-int64_t VisibleKeys(const RowBlock& block, int64_t last_lane, int64_t first_key, int64_t keys) {
-  return std::clamp<int64_t>(block.Position(last_lane) + 1 - first_key, 0, keys);
-}
-
 void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v,
                const AttentionSpec& spec, const AttentionSlice& slice, float* workspace) {
   Carver carver(workspace);
@@ -446,10 +487,12 @@ void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v
     std::fill_n(factors, lanes, static_cast<float>(spec.scale));
     ScaleTile(tiles.q, width, lanes, factors);
     std::fill_n(tiles.out, width * kLaneStride, 0.0f);
-    std::fill_n(tiles.largest, lanes, -HUGE_VALF);
+    std::fill_n(tiles.largest, lanes, kNoScore);
     std::fill_n(tiles.sum, lanes, 0.0f);
     const int64_t limit = block.Position(kRowBlock) + 1;
-    for (int64_t first_key = 0; first_key < limit; first_key += kKeyBlock) {
+    // Rows further down start no earlier, so blocks of keys that are left out here stay out.
+    const int64_t start = block.FirstKey(0) / kKeyBlock * kKeyBlock;
+    for (int64_t first_key = start; first_key < limit; first_key += kKeyBlock) {
       const int64_t last_key = std::min(first_key + kKeyBlock, limit);
       const int64_t place = keep ? first_key : 0;
       float* const k_block = tiles.k + place * width;
@@ -460,17 +503,18 @@ void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v
         packed = last_key;
       }
       for (int64_t lane = 0; lane < lanes; lane += kPanel) {
-        const int64_t panel = std::min(kPanel, lanes - lane);
-        const int64_t visible =
-            VisibleKeys(block, lane + panel - 1, first_key, std::min(kKeyBlock, limit - first_key));
-        if (visible == 0) continue;
-        Multiply<Left::kRowMajor>({tiles.scores + lane, kLaneStride}, {k_block, width},
-                                  {tiles.q + lane, kLaneStride}, {visible, panel, width},
+        const Panel panel = {lane, std::min(kPanel, lanes - lane)};
+        const KeyRange seen = SeenKeys(block, panel, first_key, last_key - first_key);
+        if (seen.count() == 0) continue;
+        float* const scores = tiles.scores + lane;
+        const int64_t offset = seen.begin * width;
+        Multiply<Left::kRowMajor>({scores, kLaneStride}, {k_block + offset, width},
+                                  {tiles.q + lane, kLaneStride}, {seen.count(), panel.lanes, width},
                                   Into::kOverwrite);
-        MaskFuture(tiles.scores + lane, block, lane, panel, first_key, visible);
-        UpdateSoftmax(tiles, lane, panel, visible, width);
-        Multiply<Left::kColumnMajor>({tiles.out + lane, kLaneStride}, {v_block, width},
-                                     {tiles.scores + lane, kLaneStride}, {width, panel, visible},
+        MaskUnseen(scores, block, panel, first_key + seen.begin, seen.count());
+        UpdateSoftmax(tiles, panel, seen.count(), width);
+        Multiply<Left::kColumnMajor>({tiles.out + lane, kLaneStride}, {v_block + offset, width},
+                                     {scores, kLaneStride}, {width, panel.lanes, seen.count()},
                                      Into::kAccumulate);
       }
     }
@@ -485,12 +529,12 @@ void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v
 }
 
 // From scores and dP to P = e^(score - log_sum_exp) and dS = P (dP - delta).
-void ScoreGradients(const BackwardTiles& tiles, int64_t lane, int64_t lanes, int64_t keys) {
+void ScoreGradients(const BackwardTiles& tiles, const Panel& panel, const KeyRange& keys) {
   const FullTag d;
-  for (const int64_t end = lane + lanes; lane < end; lane += kLanes) {
+  for (int64_t lane = panel.begin; lane <= panel.last(); lane += kLanes) {
     const auto log_sum_exp = hn::Load(d, tiles.log_sum_exp + lane);
     const auto delta = hn::Load(d, tiles.delta + lane);
-    for (int64_t key = 0; key < keys; ++key) {
+    for (int64_t key = keys.begin; key < keys.end; ++key) {
       float* const p_place = tiles.p + key * kLaneStride + lane;
       float* const ds_place = tiles.ds + key * kLaneStride + lane;
       // A rounding error may lift a score above its own log_sum_exp, but never far.
@@ -559,35 +603,45 @@ void AttentionBackward(const AttentionGradients& gradients, const AttentionSaved
     LoadBackwardBlock(tiles, head, saved, spec, block);
     std::fill_n(tiles.dq, width * kLaneStride, 0.0f);
     const int64_t limit = block.Position(kRowBlock) + 1;
-    for (int64_t first_key = 0; first_key < limit; first_key += kKeyBlock) {
+    const int64_t start = block.FirstKey(0) / kKeyBlock * kKeyBlock;
+    for (int64_t first_key = start; first_key < limit; first_key += kKeyBlock) {
       const int64_t block_keys = std::min(kKeyBlock, limit - first_key);
-      const Operand<const float> k_block = {tiles.k + first_key * width, width};
-      const Operand<const float> v_block = {tiles.v + first_key * width, width};
       for (int64_t lane = 0; lane < lanes; lane += kPanel) {
-        const int64_t panel = std::min(kPanel, lanes - lane);
-        const int64_t visible = VisibleKeys(block, lane + panel - 1, first_key, block_keys);
-        const Operand<float> p = {tiles.p + lane, kLaneStride};
-        const Operand<float> ds = {tiles.ds + lane, kLaneStride};
-        Multiply<Left::kRowMajor>(p, k_block, {tiles.q + lane, kLaneStride},
-                                  {visible, panel, width}, Into::kOverwrite);
-        Multiply<Left::kRowMajor>(ds, v_block, {tiles.dout + lane, kLaneStride},
-                                  {visible, panel, width}, Into::kOverwrite);
-        MaskFuture(p.data, block, lane, panel, first_key, visible);
-        ScoreGradients(tiles, lane, panel, visible);
-        Multiply<Left::kColumnMajor>({tiles.dq + lane, kLaneStride}, k_block,
-                                     {ds.data, kLaneStride}, {width, panel, visible},
-                                     Into::kAccumulate);
-        for (int64_t key = visible; key < block_keys; ++key) {
-          std::fill_n(p.data + key * kLaneStride, panel, 0.0f);
-          std::fill_n(ds.data + key * kLaneStride, panel, 0.0f);
-        }
+        const Panel panel = {lane, std::min(kPanel, lanes - lane)};
+        const KeyRange seen = SeenKeys(block, panel, first_key, block_keys);
+        const auto clear = [&](int64_t begin, int64_t end) {
+          for (int64_t key = begin; key < end; ++key) {
+            std::fill_n(tiles.p + key * kLaneStride + lane, panel.lanes, 0.0f);
+            std::fill_n(tiles.ds + key * kLaneStride + lane, panel.lanes, 0.0f);
+          }
+        };
+        clear(0, seen.begin);
+        clear(seen.end, block_keys);
+        if (seen.count() == 0) continue;
+        const Operand<const float> k_rows = {tiles.k + (first_key + seen.begin) * width, width};
+        const Operand<const float> v_rows = {tiles.v + (first_key + seen.begin) * width, width};
+        const Operand<float> p = {tiles.p + seen.begin * kLaneStride + lane, kLaneStride};
+        const Operand<float> ds = {tiles.ds + seen.begin * kLaneStride + lane, kLaneStride};
+        Multiply<Left::kRowMajor>(p, k_rows, {tiles.q + lane, kLaneStride},
+                                  {seen.count(), panel.lanes, width}, Into::kOverwrite);
+        Multiply<Left::kRowMajor>(ds, v_rows, {tiles.dout + lane, kLaneStride},
+                                  {seen.count(), panel.lanes, width}, Into::kOverwrite);
+        MaskUnseen(p.data, block, panel, first_key + seen.begin, seen.count());
+        ScoreGradients(tiles, panel, seen);
+        Multiply<Left::kColumnMajor>({tiles.dq + lane, kLaneStride}, k_rows, {ds.data, kLaneStride},
+                                     {width, panel.lanes, seen.count()}, Into::kAccumulate);
       }
-      // Where the diagonal crosses, a few keys at a time, each with the lanes that see them.
-      const bool diagonal = first_key + block_keys - 1 > block.Position(0);
-      const int64_t step = diagonal ? 2 * kTileRows : kKeyBlock;
+      // Where the diagonal or the start of a document crosses, a few keys at a time, each with the
+      // lanes that see them.
+      const bool crossed = first_key + block_keys - 1 > block.Position(0) ||
+                           block.FirstKey(block.rows - 1) > first_key;
+      const int64_t step = crossed ? 2 * kTileRows : kKeyBlock;
       for (int64_t key = 0; key < block_keys; key += step) {
+        const int64_t keys = std::min(step, block_keys - key);
         const int64_t lane = block.FirstLaneOf(first_key + key);
-        const Sizes sizes = {std::min(step, block_keys - key), width_lanes, block.rows - lane};
+        const int64_t end = block.EndLaneOf(first_key + key + keys - 1);
+        if (end <= lane) continue;
+        const Sizes sizes = {keys, width_lanes, end - lane};
         const int64_t from = key * kLaneStride + lane;
         const int64_t to = (first_key + key) * padded;
         Multiply<Left::kRowMajor>({tiles.dv + to, padded}, {tiles.p + from, kLaneStride},

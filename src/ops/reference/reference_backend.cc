@@ -124,19 +124,22 @@ class ReferenceBackend final : public Backend {
 
   void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v,
                  const AttentionSpec& spec) override {
+    SANDGLASS_CHECK(ValidFirstKeys(spec), "first keys");
     std::vector<double> p(spec.kv_length);
     ForEachQuery(spec, [&](const Query& at) {
       double largest = -HUGE_VAL;
-      for (int j = 0; j < at.keys; ++j) {
+      for (int j = at.first_key; j < at.keys; ++j) {
         p[j] = spec.scale * Dot(q, at.row, at.q_col, k, at.kv_row + j, at.kv_col, spec.head_width);
         largest = std::max(largest, p[j]);
       }
       double sum = 0.0;
-      for (int j = 0; j < at.keys; ++j) sum += p[j] = std::exp(p[j] - largest);
+      for (int j = at.first_key; j < at.keys; ++j) sum += p[j] = std::exp(p[j] - largest);
       At(log_sum_exp, at.row, at.head) = static_cast<T>(largest + std::log(sum));
       for (int e = 0; e < spec.head_width; ++e) {
         double weighted = 0.0;
-        for (int j = 0; j < at.keys; ++j) weighted += p[j] * At(v, at.kv_row + j, at.kv_col + e);
+        for (int j = at.first_key; j < at.keys; ++j) {
+          weighted += p[j] * At(v, at.kv_row + j, at.kv_col + e);
+        }
         At(out, at.row, at.q_col + e) = static_cast<T>(weighted / sum);
       }
     });
@@ -147,13 +150,14 @@ class ReferenceBackend final : public Backend {
                          const AttentionSpec& spec) override {
     SANDGLASS_CHECK(spec.query_length == spec.kv_length && spec.kv_length == spec.kv_stride,
                     "the backward pass is for training, without a cache");
+    SANDGLASS_CHECK(ValidFirstKeys(spec), "first keys");
     Zero(dq);
     Zero(dk);
     Zero(dv);
     ForEachQuery(spec, [&](const Query& at) {
       // With P = softmax(S): dS = P * (dP - sum(dP * P)), and sum(dP * P) = dout . out.
       const double delta = Dot(dout, at.row, at.q_col, out, at.row, at.q_col, spec.head_width);
-      for (int j = 0; j < at.keys; ++j) {
+      for (int j = at.first_key; j < at.keys; ++j) {
         const int64_t kv_row = at.kv_row + j;
         const double score =
             spec.scale * Dot(q, at.row, at.q_col, k, kv_row, at.kv_col, spec.head_width);
@@ -258,7 +262,8 @@ class ReferenceBackend final : public Backend {
     int64_t q_col;   // first column of the head in q and out
     int64_t kv_row;  // row of key 0 in k and v
     int64_t kv_col;  // first column of the head's key-value head
-    int keys;        // keys it sees
+    int first_key;   // it sees keys [first_key, keys)
+    int keys;
   };
   struct TokenLoss {
     LossSums sums;
@@ -293,11 +298,13 @@ class ReferenceBackend final : public Backend {
     for (int b = 0; b < spec.batch; ++b) {
       for (int h = 0; h < spec.heads; ++h) {
         for (int i = 0; i < spec.query_length; ++i) {
-          action(Query{.row = int64_t{b} * spec.query_length + i,
+          const int64_t row = int64_t{b} * spec.query_length + i;
+          action(Query{.row = row,
                        .head = h,
                        .q_col = int64_t{h} * spec.head_width,
                        .kv_row = int64_t{b} * spec.kv_stride,
                        .kv_col = int64_t{h / heads_per_kv} * spec.head_width,
+                       .first_key = spec.first_keys.empty() ? 0 : spec.first_keys[row],
                        .keys = spec.kv_length - spec.query_length + i + 1});
         }
       }
