@@ -29,6 +29,8 @@ const char* NameOf(DType dtype) {
       return "F64";
     case DType::kBF16:
       return "BF16";
+    case DType::kF16:
+      return "F16";
   }
   return "?";
 }

@@ -9,7 +9,7 @@
 
 namespace sandglass {
 
-enum class DType : uint8_t { kF32, kF64, kBF16 };
+enum class DType : uint8_t { kF32, kF64, kBF16, kF16 };
 
 constexpr int64_t SizeOf(DType dtype) {
   return dtype == DType::kF64 ? 8 : dtype == DType::kF32 ? 4 : 2;
