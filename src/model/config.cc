@@ -16,6 +16,20 @@ void Require(bool holds, const char* field, const std::string& value, const char
 
 }  // namespace
 
+void RopeScaling::Validate() const {
+  const auto require = [](bool holds, const char* field, double value, const char* expected) {
+    Require(holds && std::isfinite(value), field, fmt::format("{}", value), expected);
+  };
+  require(factor >= 1, "rope_scaling.factor", factor, "a number of at least 1");
+  if (kind == RopeScalingKind::kLinear) return;
+  require(low_freq_factor > 0, "rope_scaling.low_freq_factor", low_freq_factor,
+          "a positive number, such as 1");
+  require(high_freq_factor > low_freq_factor, "rope_scaling.high_freq_factor", high_freq_factor,
+          "a number above low_freq_factor, such as 4");
+  Require(original_max_position >= 1, "rope_scaling.original_max_position",
+          std::to_string(original_max_position), "a number of positions, such as 8192");
+}
+
 int64_t ModelConfig::padded_vocabulary() const {
   const int64_t multiple = vocabulary_multiple;
   return (vocabulary + multiple - 1) / multiple * multiple;
@@ -28,6 +42,7 @@ void ModelConfig::Validate() const {
     Require(holds && std::isfinite(value), field, fmt::format("{}", value), expected);
   };
   require_number(rope_theta > 1.0, "rope_theta", rope_theta, "a number above 1, such as 10000");
+  if (rope_scaling) rope_scaling->Validate();
   require_number(norm_epsilon > 0.0, "norm_epsilon", norm_epsilon,
                  "a small positive number, such as 1e-5");
   require_number(init_std > 0.0, "init_std", init_std, "a positive number, such as 0.02");

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,9 @@ enum class NormPlacement { kPre, kPost };
 // the whole attention width (before the split into heads).
 enum class QkNorm { kNone, kPerHead, kFullWidth };
 enum class Embeddings { kTied, kUntied };
+// Slower rotary frequencies, for contexts beyond those first trained on: all of them divided by a
+// factor, or as Llama 3.1 does it (see RotaryFrequencies).
+enum class RopeScalingKind { kLinear, kLlama3 };
 
 // Ready-made choices; the shape is separate.
 //   llama      pre-norm, no QK-norm, rope_theta 10000
@@ -40,9 +44,39 @@ struct EnumNames<Embeddings> {
       {{Embeddings::kTied, "tied"}, {Embeddings::kUntied, "untied"}}};
 };
 template <>
+struct EnumNames<RopeScalingKind> {
+  static constexpr std::array<std::pair<RopeScalingKind, const char*>, 2> kNames{
+      {{RopeScalingKind::kLinear, "linear"}, {RopeScalingKind::kLlama3, "llama3"}}};
+};
+template <>
 struct EnumNames<Family> {
   static constexpr std::array<std::pair<Family, const char*>, 3> kNames{
       {{Family::kLlama, "llama"}, {Family::kHourglass, "hourglass"}, {Family::kOlmo2, "olmo2"}}};
+};
+
+struct RopeScaling {
+  RopeScalingKind kind = RopeScalingKind::kLinear;
+  double factor = 1.0;
+  // Of llama3 alone; the defaults are those of Llama 3.1.
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  int64_t original_max_position = 8192;
+
+  void Validate() const;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    field("kind", self.kind, "linear or llama3");
+    field("factor", self.factor, "frequencies are divided by this, at least 1");
+    field("low_freq_factor", self.low_freq_factor,
+          "llama3: longer waves than original_max_position over this are scaled in full");
+    field("high_freq_factor", self.high_freq_factor,
+          "llama3: shorter waves than original_max_position over this are left as they are");
+    field("original_max_position", self.original_max_position,
+          "llama3: positions that the model was first trained on");
+  }
+
+  friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
 struct ModelConfig {
@@ -50,6 +84,7 @@ struct ModelConfig {
   NormPlacement norm = NormPlacement::kPre;
   QkNorm qk_norm = QkNorm::kNone;
   double rope_theta = 10000.0;
+  std::optional<RopeScaling> rope_scaling;
   double norm_epsilon = 1e-5;
   Embeddings embeddings = Embeddings::kUntied;
   int vocabulary = 0;           // V, ids that may occur
@@ -74,6 +109,9 @@ struct ModelConfig {
     field("norm", self.norm, "norm placement: pre (LLaMA, hourglass) or post (OLMo-2)");
     field("qk_norm", self.qk_norm, "norm of queries and keys: none, head or full");
     field("rope_theta", self.rope_theta, "base of the rotary frequencies");
+    field("rope_scaling", self.rope_scaling,
+          "slower rotary frequencies: {kind = \"linear\", factor = 2} or kind = \"llama3\" with "
+          "low_freq_factor, high_freq_factor, original_max_position");
     field("norm_epsilon", self.norm_epsilon, "added to the mean square in RMSNorm");
     field("embeddings", self.embeddings, "tied or untied input and output embeddings");
     field("vocabulary", self.vocabulary, "token ids; 0 takes the tokenizer's");

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "model/attention.h"
 #include "model/gated_mlp.h"
 #include "model/init.h"
+#include "model/rotary.h"
 
 namespace sandglass {
 namespace {
@@ -18,25 +18,6 @@ int64_t HeadChunkRows(int64_t tokens, int64_t padded_vocabulary) {
   constexpr int64_t kChunkElements = int64_t{1} << 21;
   constexpr int64_t kMinimumRows = 256;
   return std::min(tokens, std::max(kMinimumRows, kChunkElements / padded_vocabulary));
-}
-
-void FillRotaryTables(View cosines, View sines, double theta) {
-  const auto put = [](View view, int64_t row, int64_t col, double value) {
-    if (view.dtype == DType::kF64) {
-      view.Row<double>(row)[col] = value;
-    } else {
-      view.Row<float>(row)[col] = static_cast<float>(value);
-    }
-  };
-  const int64_t half = cosines.cols;
-  for (int64_t i = 0; i < half; ++i) {
-    const double frequency = std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
-    for (int64_t position = 0; position < cosines.rows; ++position) {
-      const double angle = static_cast<double>(position) * frequency;
-      put(cosines, position, i, std::cos(angle));
-      put(sines, position, i, std::sin(angle));
-    }
-  }
 }
 
 }  // namespace
@@ -85,7 +66,7 @@ void Model::Allocate(Backend& backend) {
   params_.Grant(capacity_.dtype, capacity_.purpose == Purpose::kTrain);
   arena_ = Arena(memory_);
   positions_.resize(capacity_.tokens());
-  FillRotaryTables(cosines_, sines_, config_.rope_theta);
+  FillRotaryTables(cosines_, sines_, config_);
 }
 
 Pass Model::BeginPass(const Batch& sequences, int cached) {
