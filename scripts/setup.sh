@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing and builds. Sourced by demo.sh and test.sh:
+# Installs the Debian packages that are missing and builds. Sourced by the scripts that need them:
 #   ensure_packages NAME...    installs what is not there (needs root or sudo only then)
 #   build TESTS                configures and builds the release preset; TESTS is ON or OFF
+#   kjv_text                   writes the King James Bible to demo/kjv.txt unless it is there
 set -euo pipefail
 
 # What each package is for stands in docs/dependencies.md.
@@ -41,4 +42,18 @@ build() {
   echo "== building (a few minutes the first time)" >&2
   cmake --preset release -DSANDGLASS_TESTS="$tests" >/dev/null
   cmake --build --preset release ${2:+--target "$2"} -- --quiet
+}
+
+# One paragraph per chapter: the reference that opens each verse ("Ge1:1") says where one ends.
+kjv_text() {
+  [[ -s demo/kjv.txt ]] && return
+  ensure_packages "${demo_packages[@]}"
+  mkdir -p demo
+  bible -f gen1:1-rev22:21 | awk '{
+      split($1, reference, ":")
+      if (NR > 1 && reference[1] != chapter) print ""
+      chapter = reference[1]
+      print
+    }' >demo/kjv.txt.partial
+  mv demo/kjv.txt.partial demo/kjv.txt
 }

@@ -1,0 +1,360 @@
+"""Times training steps of Sandglass and of PyTorch on the same models, and prints a table.
+
+    peers/run.sh bench [--smallest] [--rounds 5] [--steps 4] [--threads N]
+
+PyTorch runs the model below (packed projections, scaled_dot_product_attention, fused RMSNorm and
+cross-entropy) eagerly and compiled, in f32 and under bf16 autocast, with clipping and whichever of
+its AdamW implementations is faster here. Before anything is timed, three steps from equal weights
+on equal data must give equal losses. Then Sandglass and every PyTorch mode take turns, so that a
+machine that slows down slows all of them; medians over all rounds are printed. Memory is the
+largest resident set while steps ran.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import program
+from program import Run
+from reference_model import Configuration, rotary_frequencies
+
+# shape, family, vocabulary, batch, length
+CASES = [
+    ("L12-d768-a12x64-f1x3072", "llama", 50304, 2, 512),
+    ("L12-d768-a12x64-f8x384", "hourglass", 50304, 2, 512),
+    ("L6-d1152-a12x64-f4x900", "hourglass", 50304, 2, 512),
+    ("L6-d256-a4x64-f1x1024", "llama", 4096, 8, 256),
+    ("L6-d256-a4x64-f4x256", "hourglass", 4096, 8, 256),
+    ("L4-d128-a4x32-f4x64", "hourglass", 4096, 16, 256),
+]
+MODES = {
+    "eager f32": dict(compiled=False, bf16=False),
+    "compiled f32": dict(compiled=True, bf16=False),
+    "eager bf16": dict(compiled=False, bf16=True),
+    "compiled bf16": dict(compiled=True, bf16=True),
+}
+LEARNING_RATE, DECAY, CLIP = 1e-3, 0.1, 1.0
+
+
+class FastDecoder(nn.Module):
+    """A pre-norm decoder as PyTorch runs it fastest; parameters lie as Sandglass stores them."""
+
+    def __init__(self, c: Configuration, length: int):
+        super().__init__()
+        self.c = c
+        q_width, kv_width = c.heads * c.head_width, c.kv_heads * c.head_width
+        self.split = [q_width, kv_width, kv_width]
+        shapes = {"embedding": (c.padded_vocabulary, c.d_model), "final_norm": (c.d_model,)}
+        if c.embeddings == "untied":
+            shapes["head"] = shapes["embedding"]
+        for layer in range(c.layers):
+            attention = f"layers.{layer}.attention"
+            shapes[f"{attention}.norm"] = (c.d_model,)
+            shapes[f"{attention}.w_qkv"] = (sum(self.split), c.d_model)
+            shapes[f"{attention}.w_o"] = (c.d_model, q_width)
+            for i, width in enumerate(c.ffn):
+                shapes[f"layers.{layer}.ffn.{i}.norm"] = (c.d_model,)
+                shapes[f"layers.{layer}.ffn.{i}.w_gate_up"] = (2 * width, c.d_model)
+                shapes[f"layers.{layer}.ffn.{i}.w_down"] = (c.d_model, width)
+        self.w = nn.ParameterDict(
+            {self.key(name): nn.Parameter(torch.randn(s) * 0.02) for name, s in shapes.items()}
+        )
+        angles = torch.arange(length)[:, None] * rotary_frequencies(c)
+        self.register_buffer("cosines", angles.cos().float())
+        self.register_buffer("sines", angles.sin().float())
+
+    @staticmethod
+    def key(name: str) -> str:
+        return name.replace(".", "/")
+
+    def load(self, weights: dict) -> None:
+        with torch.no_grad():
+            for name, value in weights.items():
+                self.w[self.key(name)].copy_(torch.from_numpy(value))
+
+    def normed(self, x: Tensor, name: str) -> Tensor:
+        return F.rms_norm(x, (self.c.d_model,), self.w[self.key(name)], self.c.norm_epsilon)
+
+    def linear(self, x: Tensor, name: str) -> Tensor:
+        return F.linear(x, self.w[self.key(name)])
+
+    def rotate(self, x: Tensor) -> Tensor:
+        """x: [B, heads, T, E]."""
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat(
+            [
+                first * self.cosines - second * self.sines,
+                second * self.cosines + first * self.sines,
+            ],
+            dim=-1,
+        ).to(x.dtype)
+
+    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
+        c = self.c
+        x = F.embedding(ids, self.w["embedding"])
+        for layer in range(c.layers):
+            name = f"layers.{layer}.attention"
+            qkv = self.linear(self.normed(x, f"{name}.norm"), f"{name}.w_qkv")
+            q, k, v = (
+                part.unflatten(-1, (-1, c.head_width)).transpose(1, 2)
+                for part in qkv.split(self.split, dim=-1)
+            )
+            out = F.scaled_dot_product_attention(
+                self.rotate(q),
+                self.rotate(k),
+                v,
+                is_causal=True,
+                enable_gqa=c.kv_heads != c.heads,
+            )
+            x = x + self.linear(out.transpose(1, 2).flatten(-2), f"{name}.w_o")
+            for i in range(len(c.ffn)):
+                name = f"layers.{layer}.ffn.{i}"
+                gate, up = self.linear(self.normed(x, f"{name}.norm"), f"{name}.w_gate_up").chunk(
+                    2, dim=-1
+                )
+                x = x + self.linear(F.silu(gate) * up, f"{name}.w_down")
+        head = "embedding" if c.embeddings == "tied" else "head"
+        logits = self.linear(self.normed(x, "final_norm"), head)[..., : c.vocabulary]
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class TorchTrainer:
+    """One mode of PyTorch: forward, backward, clip, AdamW."""
+
+    def __init__(self, c: Configuration, length: int, compiled: bool, bf16: bool):
+        self.decoder = FastDecoder(c, length)
+        self.bf16 = bf16
+        # Sizes never change: compiled for these sizes alone.
+        self.loss = torch.compile(self.decoder, dynamic=False) if compiled else self.decoder
+        self.use("fused")
+
+    def use(self, kind: str) -> None:
+        matrices = [p for p in self.decoder.parameters() if p.dim() == 2]
+        gains = [p for p in self.decoder.parameters() if p.dim() == 1]
+        groups = [dict(params=matrices, weight_decay=DECAY), dict(params=gains, weight_decay=0.0)]
+        self.kind = kind
+        self.optimizer = torch.optim.AdamW(
+            groups, lr=LEARNING_RATE, betas=(0.9, 0.95), eps=1e-8, **{kind: True}
+        )
+
+    def step(self, ids: Tensor, targets: Tensor) -> float:
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+            loss = self.loss(ids, targets)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.decoder.parameters(), CLIP)
+        self.optimizer.step()
+        return loss.item()
+
+    def seconds(self, ids: Tensor, targets: Tensor, steps: int) -> list[float]:
+        times = []
+        for _ in range(steps):
+            begin = time.perf_counter()
+            self.step(ids, targets)
+            times.append(time.perf_counter() - begin)
+        return times
+
+
+def resident_peak() -> int:
+    """Largest resident set since forget_peak(), in bytes."""
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("no VmHWM in /proc/self/status")
+
+
+def forget_peak() -> None:
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+
+
+def worker(job: dict) -> None:
+    """Answers each line of standard input with a line of JSON: the seconds of some more steps."""
+    torch.set_num_threads(job["threads"])
+    torch.manual_seed(1)
+    c = Configuration.parse(job["model"])
+    trainer = TorchTrainer(c, job["length"], **MODES[job["mode"]])
+    ids = torch.randint(c.vocabulary, (job["batch"], job["length"] + 1))
+    step_arguments = (ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), job["steps"])
+    speed = {}
+    for kind in ("foreach", "fused"):
+        trainer.use(kind)
+        trainer.seconds(*step_arguments)
+        speed[kind] = statistics.median(trainer.seconds(*step_arguments))
+    trainer.use(min(speed, key=speed.get))
+    trainer.seconds(*step_arguments)
+    forget_peak()
+    print(json.dumps({"adamw": trainer.kind}), flush=True)
+    for _ in sys.stdin:
+        seconds = trainer.seconds(*step_arguments)
+        print(json.dumps({"seconds": seconds, "peak": resident_peak()}), flush=True)
+
+
+class Worker:
+    """A PyTorch mode in a process of its own, so that its memory can be told apart."""
+
+    def __init__(self, job: dict):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--worker", json.dumps(job)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": str(job["threads"])},
+        )
+        self.seconds: list[float] = []
+        self.peak = 0
+        self.adamw = self.answer()["adamw"]
+
+    def answer(self) -> dict:
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("the PyTorch process ended early")
+        return json.loads(line)
+
+    def round(self) -> None:
+        print("go", file=self.process.stdin, flush=True)
+        answer = self.answer()
+        self.seconds += answer["seconds"]
+        self.peak = answer["peak"]
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def equal_losses(case: tuple, data: pathlib.Path, place: pathlib.Path) -> float:
+    """Largest difference of the loss over three steps from equal weights on equal data."""
+    shape, family, vocabulary, batch, length = case
+    settings = {
+        "name": "bench",
+        "model": {"family": family, "shape": shape, "vocabulary": vocabulary},
+        "data": {"path": str(data)},
+        "train": {"batch": batch, "length": length, "eval_tokens": length},
+        "optimizer": {
+            "learning_rate": LEARNING_RATE,
+            "min_learning_rate": LEARNING_RATE,
+            "warmup_steps": 0,
+            "weight_decay": DECAY,
+            "clip_norm": CLIP,
+        },
+    }
+
+    def run(name: str, steps: int, **train) -> Run:
+        out, run_file = place / name, place / f"{name}.toml"
+        train = settings["train"] | {"tokens": steps * batch * length} | train
+        run_file.write_text(program.toml(settings | {"train": train}))
+        program.sandglass("train", run_file, "--out", out)
+        return Run(out)
+
+    start = run("start", 1)
+    ours = run("equal", 3, initial_weights=str(start.path))
+    trainer = TorchTrainer(start.configuration(), length, compiled=False, bf16=False)
+    trainer.decoder.load(start.weights())
+    worst = 0.0
+    for line in ours.steps():
+        theirs = trainer.step(*ours.sample(line["step"]))
+        worst = max(worst, abs(line["loss"] - theirs))
+    return worst
+
+
+def prepared_data(place: pathlib.Path) -> pathlib.Path:
+    """Tokens to compare losses on; timing does not depend on what they are."""
+    from conftest import random_text
+
+    text, tokenizer, data = place / "text.txt", place / "tokenizer.json", place / "data"
+    text.write_text(random_text(seed=3, words=60_000))
+    by_paragraph = ["--documents", "paragraph"]
+    program.sandglass(
+        "tokenizer", "train", "--vocabulary", 331, *by_paragraph, "--out", tokenizer, text
+    )
+    program.sandglass("prepare", "--tokenizer", tokenizer, *by_paragraph, "--out", data, text)
+    return data
+
+
+def bench(case: tuple, options, data: pathlib.Path, place: pathlib.Path) -> list[str]:
+    """Lines of the table."""
+    shape, family, vocabulary, batch, length = case
+    difference = equal_losses(case, data, place)
+    print(f"{shape}: losses of three steps differ by at most {difference:.1e}", file=sys.stderr)
+    if difference > 1e-4:
+        raise SystemExit("the losses are not equal: there is nothing to compare")
+    job = {
+        "model": {"shape": shape, "vocabulary": vocabulary},
+        "batch": batch,
+        "length": length,
+        "threads": options.threads,
+        "steps": options.steps,
+    }
+    workers = {mode: Worker(job | {"mode": mode}) for mode in options.modes}
+    precisions = ["f32"]
+    if "--precision" in program.sandglass("bench", "train", "--help"):
+        precisions.append("bf16")
+    ours = {precision: [] for precision in precisions}
+    ours_peak = dict.fromkeys(precisions, 0)
+    for _ in range(options.rounds):
+        for precision in precisions:
+            flags = ["--precision", precision] if len(precisions) > 1 else []
+            result = json.loads(
+                program.sandglass(
+                    *["bench", "train", "--shape", shape, "--family", family, *flags],
+                    *["--vocabulary", vocabulary, "--batch", batch, "--length", length],
+                    *["--threads", options.threads, "--repeats", options.steps, "--json"],
+                )
+            )
+            ours[precision].append(result["step_s"])
+            ours_peak[precision] = max(ours_peak[precision], result["peak_rss_bytes"] or 0)
+        for each in workers.values():
+            each.round()
+    for each in workers.values():
+        each.close()
+
+    def row(name: str, seconds: list[float], peak: int, best: float) -> str:
+        median = statistics.median(seconds)
+        return (
+            f"| {shape} | {name} | {median * 1e3:.1f} | {min(seconds) * 1e3:.1f} | "
+            f"{batch * length / median:,.0f} | {peak / 2**20:,.0f} | {median / best:.2f} |"
+        )
+
+    best = statistics.median(ours["f32"])
+    lines = [row(f"Sandglass {p}", ours[p], ours_peak[p], best) for p in precisions]
+    lines += [
+        row(f"PyTorch {mode}, {each.adamw} AdamW", each.seconds, each.peak, best)
+        for mode, each in workers.items()
+    ]
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--smallest", action="store_true", help="only the smallest shape")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=4, help="timed steps in a round")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        return worker(json.loads(options.worker))
+    torch.set_num_threads(options.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        data = prepared_data(pathlib.Path(folder))
+        print(f"torch {torch.__version__}, {options.threads} threads\n")
+        print("| shape | program | median ms | best ms | tokens/s | peak MiB | of Sandglass f32 |")
+        print("|---|---|---:|---:|---:|---:|---:|", flush=True)
+        for i, case in enumerate(CASES[-1:] if options.smallest else CASES):
+            place = pathlib.Path(folder) / str(i)
+            place.mkdir()
+            print(*bench(case, options, data, place), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Exported GGUF files in llama.cpp."""
+
+import json
+
+import llama_cpp_runner as llama
+import numpy as np
+import pytest
+
+import program
+from configurations import case_name, cases
+from conftest import random_ids
+
+# The families that a GGUF architecture can hold: llama, qwen3, olmo2, and deci for the hourglass.
+GGUF_CASES = cases(["llama", "qwen3", "olmo2", "hourglass"])
+
+
+def fits(case, c) -> bool:
+    """llama.cpp's olmo2 wants an attention as wide as the stream."""
+    return case[0] != "olmo2" or c.heads * c.head_width == c.d_model
+
+
+@pytest.fixture(scope="session")
+def exported(trained, tmp_path_factory):
+    """case -> (run, its GGUF file); skips what the export rightly refuses."""
+    made = {}
+
+    def make(case):
+        run = trained(case)
+        if not fits(case, run.configuration()):
+            with pytest.raises(AssertionError, match="attention"):
+                program.sandglass(
+                    *["export", run.path, "--to", "gguf", "--type", "f32"],
+                    *["--out", tmp_path_factory.mktemp("gguf") / "model.gguf"],
+                )
+            pytest.skip("olmo2 needs an attention as wide as the stream; the export says so")
+        if case not in made:
+            out = tmp_path_factory.mktemp("gguf") / "model.gguf"
+            program.sandglass("export", run.path, "--to", "gguf", "--type", "f32", "--out", out)
+            made[case] = out
+        return run, made[case]
+
+    return make
+
+
+@pytest.mark.parametrize("case", GGUF_CASES, ids=case_name)
+def test_logits(case, exported, tmp_path, record):
+    run, file = exported(case)
+    ids = random_ids(9, run.configuration().vocabulary)
+    ours = program.logits(run.path, ids, tmp_path / "logits.npy")
+    exact = llama.logits(file, ids, llama.EXACT)[:, : ours.shape[1]]
+    assert record("logits: absolute, llama.cpp f32", case[0], np.abs(exact - ours).max()) < 1e-4
+    default = llama.logits(file, ids, llama.DEFAULT)[:, : ours.shape[1]]
+    assert record("logits: absolute, llama.cpp default", case[0], np.abs(default - ours).max()) < 5e-3
+    assert (default.argmax(-1) == ours.argmax(-1)).all()
+
+
+@pytest.mark.parametrize("case", GGUF_CASES, ids=case_name)
+def test_greedy_continuation(case, exported):
+    run, file = exported(case)
+    call = ["generate", run.path, "--temperature", 0, "--tokens", 40, "--threads", 1, "--json"]
+    generated = json.loads(program.sandglass(*call, "--prompt", "tahes nor"))
+    end_of_text = program.end_of_text(run.path / "tokenizer.json")
+    prompt = [end_of_text, *program.encode(run.path / "tokenizer.json", "tahes nor")]
+    expected = llama.greedy(file, prompt, 40)
+    if end_of_text in expected:
+        expected = expected[: expected.index(end_of_text)]
+    assert generated["ids"] == expected
