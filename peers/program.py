@@ -47,11 +47,18 @@ def gradients(model, ids, out: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def toml(tables: dict) -> str:
-    """TOML of tables of plain values (JSON's spelling of strings, numbers and lists is TOML's)."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in tables.items() if not isinstance(value, dict)]
+    """TOML of tables of plain values and inline tables."""
+
+    def spelled(value) -> str:
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{k} = {spelled(v)}" for k, v in value.items()) + "}"
+        return json.dumps(value)  # JSON's spelling of strings, numbers and lists is TOML's
+
+    plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
+    lines = [f"{key} = {spelled(value)}" for key, value in plain.items()]
     for name, table in tables.items():
-        if isinstance(table, dict):
-            lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+        if name not in plain:
+            lines += [f"[{name}]", *(f"{key} = {spelled(value)}" for key, value in table.items())]
     return "\n".join(lines) + "\n"
 
 

@@ -32,11 +32,7 @@ class Configuration:
     norm: str = "pre"
     qk_norm: str = "none"
     rope_theta: float = 1e4
-    rope_scaling: str = "none"
-    rope_scaling_factor: float = 1.0
-    rope_low_frequency_factor: float = 1.0
-    rope_high_frequency_factor: float = 4.0
-    rope_original_positions: int = 8192
+    rope_scaling: dict | None = None
     norm_epsilon: float = 1e-5
     embeddings: str = "untied"
     depth_scaled_norm: bool = False
@@ -90,16 +86,17 @@ def rotary_frequencies(c: Configuration) -> Tensor:
     """Radians per position of each pair, [E/2], in double precision."""
     pairs = c.head_width // 2
     frequency = c.rope_theta ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
-    if c.rope_scaling == "linear":
-        return frequency / c.rope_scaling_factor
-    if c.rope_scaling == "llama3":
-        # Long waves are stretched, short ones kept, those between blended linearly in the number
-        # of turns that they make within the original context.
-        turns = c.rope_original_positions * frequency / (2 * math.pi)
-        low, high = c.rope_low_frequency_factor, c.rope_high_frequency_factor
-        kept = ((turns - low) / (high - low)).clamp(0, 1)
-        return frequency * (kept + (1 - kept) / c.rope_scaling_factor)
-    return frequency
+    scaling = c.rope_scaling
+    if scaling is None:
+        return frequency
+    if scaling["kind"] == "linear":
+        return frequency / scaling["factor"]
+    # llama3: long waves are stretched, short ones kept, those between blended linearly in the
+    # number of turns that they make within the original context.
+    turns = scaling["original_max_position"] * frequency / (2 * math.pi)
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    return frequency * (kept + (1 - kept) / scaling["factor"])
 
 
 def rotate(x: Tensor, angles: Tensor) -> Tensor:

@@ -1,0 +1,68 @@
+// Twenty steps of AdamW beside PyTorch's, from equal weights on equal data: the models and losses
+// that `peers/run.sh golden` wrote (see src/interop/golden_test.cc).
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "interop/model_source.h"
+#include "model/model.h"
+#include "train/optimizer.h"
+
+namespace sandglass {
+namespace {
+
+class LossCurveTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LossCurveTest, IsPyTorchs) {
+  const std::string directory =
+      std::string(SANDGLASS_SOURCE_DIR) + "/src/interop/testdata/golden/" + GetParam();
+  const Json curve = Json::parse(ReadFile(directory + "/golden.json")).at("curve");
+  const auto rows = curve.at("rows").get<std::vector<std::vector<std::vector<int32_t>>>>();
+  const auto losses = curve.at("losses").get<std::vector<double>>();
+  ASSERT_EQ(rows.size(), losses.size());
+  const int batch = static_cast<int>(rows[0].size());
+  const int length = static_cast<int>(rows[0][0].size()) - 1;
+
+  const auto source = OpenForeignModel(directory);
+  ModelConfig config = source->config();
+  config.z_loss = curve.at("z_loss").get<double>();
+  const auto backend = MakeCpuBackend(1);
+  Model model(config, {.purpose = Purpose::kTrain, .batch = batch, .length = length});
+  model.Allocate(*backend);
+  source->LoadWeights(model.params());
+  const double learning_rate = curve.at("learning_rate").get<double>();
+  AdamW optimizer(model.params(), {.learning_rate = learning_rate,
+                                   .beta1 = curve.at("beta1").get<double>(),
+                                   .beta2 = curve.at("beta2").get<double>(),
+                                   .epsilon = curve.at("epsilon").get<double>(),
+                                   .weight_decay = curve.at("weight_decay").get<double>(),
+                                   .clip_norm = curve.at("clip_norm").get<double>()});
+
+  for (size_t step = 0; step < rows.size(); ++step) {
+    std::vector<int32_t> ids, targets;
+    for (const std::vector<int32_t>& row : rows[step]) {
+      ids.insert(ids.end(), row.begin(), row.end() - 1);
+      targets.insert(targets.end(), row.begin() + 1, row.end());
+    }
+    backend->Zero(model.params().grads());
+    const LossSums sums = model.LossAndGradients(
+        {.batch = batch, .length = length, .ids = ids, .targets = targets}, 1.0 / (batch * length));
+    EXPECT_NEAR(sums.cross_entropy / static_cast<double>(sums.tokens), losses[step],
+                curve.at("tolerance").get<double>())
+        << "step " << step + 1;
+    optimizer.Step(*backend, model.params(), static_cast<int64_t>(step) + 1, learning_rate,
+                   AdamW::GradientNorm(*backend, model.params()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LossCurveTest,
+                         ::testing::Values("hourglass", "hourglass-head-norm",
+                                           "hourglass-full-norm", "hourglass-post-norm"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace sandglass
