@@ -11,6 +11,7 @@
 
 #include "app/verbs.h"
 #include "base/format.h"
+#include "interop/targets.h"
 #include "plan/count.h"
 #include "plan/solver.h"
 
@@ -127,15 +128,12 @@ struct ShapeCosts {
 
 ShapeCosts CostsOf(const ModelConfig& config, const Capacity& capacity) {
   config.Validate();
-  ShapeCosts costs{.config = config,
-                   .parameters = CountParameters(config),
-                   .flops = CountFlops(config, capacity.length),
-                   .memory = CountTrainingMemory(config, capacity),
-                   .ratios = RatiosOf(config.shape),
-                   .warnings = QuantisationWarnings(config.shape)};
-  const std::vector<std::string> exports = ExportWarnings(config);
-  costs.warnings.insert(costs.warnings.end(), exports.begin(), exports.end());
-  return costs;
+  return {.config = config,
+          .parameters = CountParameters(config),
+          .flops = CountFlops(config, capacity.length),
+          .memory = CountTrainingMemory(config, capacity),
+          .ratios = RatiosOf(config.shape),
+          .warnings = ExportWarnings(config)};
 }
 
 // One line of the table: a count of each shape, or a heading without one.

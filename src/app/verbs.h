@@ -13,6 +13,7 @@ void AddPrepareVerb(CLI::App& program);
 void AddDataVerb(CLI::App& program);
 void AddTrainVerb(CLI::App& program);
 void AddEvalVerb(CLI::App& program);
+void AddExportVerb(CLI::App& program);
 void AddGenerateVerb(CLI::App& program);
 void AddCompareVerb(CLI::App& program);
 void AddBenchVerb(CLI::App& program);

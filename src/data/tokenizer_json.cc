@@ -323,6 +323,8 @@ std::vector<std::string> BaseTokens() {
   return tokens;
 }
 
+std::string SpellBytes(std::string_view bytes) { return Alphabet().Spell(bytes); }
+
 std::string FormatTokenizerJson(const TokenizerSpec& spec) {
   const auto spelled = [&](size_t id) {
     return Quoted(spec.IsSpecial(static_cast<TokenId>(id)) ? spec.tokens[id]

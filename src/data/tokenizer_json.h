@@ -18,6 +18,9 @@ TokenizerSpec ParseTokenizerJson(std::string_view json, const std::string& where
 // characters that spell them.
 std::vector<std::string> BaseTokens();
 
+// Bytes as vocabularies spell them: one printable character for each, "Ġ" for a space.
+std::string SpellBytes(std::string_view bytes);
+
 // The canonical text: equal specs give equal bytes, and the reference library loads it.
 std::string FormatTokenizerJson(const TokenizerSpec& spec);
 

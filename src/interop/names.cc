@@ -121,6 +121,12 @@ std::vector<TensorPlace> TensorPlaces(const ModelConfig& config, Architecture ar
                       .cols = cols});
     return places.back();
   };
+  const auto add_gain = [&](const std::string& name, std::string param,
+                            int64_t width) -> TensorPlace& {
+    TensorPlace& place = add(name, std::move(param), 0, 1, width);
+    place.vector = true;
+    return place;
+  };
   add(names.embedding, "embedding", 0, config.vocabulary, d_model);
   for (int layer = 0; layer < shape.layers; ++layer) {
     const bool splits = SplitsLayers(architecture);
@@ -133,7 +139,7 @@ std::vector<TensorPlace> TensorPlaces(const ModelConfig& config, Architecture ar
 
     const std::string attention = fmt::format("layers.{}.attention", layer);
     const std::string first = block(0);
-    add(first + names.attention_norm, attention + ".norm", 0, 1, d_model).factor = norm_factor;
+    add_gain(first + names.attention_norm, attention + ".norm", d_model).factor = norm_factor;
     int64_t row = 0;
     const auto add_heads = [&](const char* name, int heads, RowOrder order) {
       const int64_t rows = int64_t{heads} * shape.head_width;
@@ -149,10 +155,10 @@ std::vector<TensorPlace> TensorPlaces(const ModelConfig& config, Architecture ar
     add(first + names.output, attention + ".w_o", 0, d_model, shape.attention_width());
     if (config.qk_norm != QkNorm::kNone) {
       const bool per_head = config.qk_norm == QkNorm::kPerHead;
-      add(first + names.query_norm, attention + ".q_norm", 0, 1,
-          per_head ? shape.head_width : shape.attention_width());
-      add(first + names.key_norm, attention + ".k_norm", 0, 1,
-          per_head ? shape.head_width : shape.kv_width());
+      add_gain(first + names.query_norm, attention + ".q_norm",
+               per_head ? shape.head_width : shape.attention_width());
+      add_gain(first + names.key_norm, attention + ".k_norm",
+               per_head ? shape.head_width : shape.kv_width());
     }
 
     for (int index = 0; index < shape.sub_mlps(); ++index) {
@@ -161,13 +167,13 @@ std::vector<TensorPlace> TensorPlaces(const ModelConfig& config, Architecture ar
         return block(index) + fmt::format(fmt::runtime(part), index);
       };
       const int64_t width = shape.ffn[index];
-      add(name(names.ffn_norm), ffn + ".norm", 0, 1, d_model).factor = norm_factor;
+      add_gain(name(names.ffn_norm), ffn + ".norm", d_model).factor = norm_factor;
       add(name(names.gate), ffn + ".w_gate_up", 0, width, d_model);
       add(name(names.up), ffn + ".w_gate_up", width, width, d_model);
       add(name(names.down), ffn + ".w_down", 0, d_model, width);
     }
   }
-  add(names.final_norm, "final_norm", 0, 1, d_model);
+  add_gain(names.final_norm, "final_norm", d_model);
   if (config.embeddings == Embeddings::kUntied) {
     add(names.head, "head", 0, config.vocabulary, d_model);
   }

@@ -57,14 +57,14 @@ constexpr bool IsGguf(Architecture architecture) {
 // channel 2i with 2i + 1; the two differ by the order of the rows alone.
 enum class RowOrder { kSame, kInterleaved };
 
-// One tensor of a file: `rows` rows of a parameter from `first_row` on. A tensor of one row is a
-// vector in files.
+// One tensor of a file: `rows` rows of a parameter from `first_row` on.
 struct TensorPlace {
   std::string name;   // "model.layers.0.self_attn.q_proj.weight"
   std::string param;  // "layers.0.attention.w_qkv", in the ParamTable
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t cols = 0;
+  bool vector = false;  // a norm gain: one dimension in files
   RowOrder order = RowOrder::kSame;
   int heads = 1;  // heads that the rows belong to, where they are interleaved
   // The file holds the parameter times this: 1, but for norm gains that take in the factor
@@ -73,7 +73,7 @@ struct TensorPlace {
 
   int64_t elements() const { return rows * cols; }
   std::vector<int64_t> shape() const {
-    return rows == 1 ? std::vector<int64_t>{cols} : std::vector<int64_t>{rows, cols};
+    return vector ? std::vector<int64_t>{cols} : std::vector<int64_t>{rows, cols};
   }
 };
 

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "model/config.h"
 #include "model/sub_layer.h"
@@ -67,11 +65,5 @@ struct ShapeRatios {
 };
 
 ShapeRatios RatiosOf(const Shape& shape);
-
-// Widths that common GGUF quantisations cannot split into whole blocks: one sentence each.
-std::vector<std::string> QuantisationWarnings(const Shape& shape);
-
-// What other engines cannot run, and why: one sentence per engine that is ruled out.
-std::vector<std::string> ExportWarnings(const ModelConfig& config);
 
 }  // namespace sandglass

@@ -1,0 +1,202 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "app/field_options.h"
+#include "app/output.h"
+#include "app/verbs.h"
+#include "base/cpu.h"
+#include "base/format.h"
+#include "base/interrupt.h"
+#include "base/progress.h"
+#include "interop/export.h"
+#include "interop/model_source.h"
+#include "interop/verify.h"
+#include "train/run_directory.h"
+
+namespace sandglass {
+namespace {
+
+// Positions that are claimed for a model that says nothing itself.
+constexpr int64_t kDefaultContext = 2048;
+
+struct ExportFlags {
+  std::string model;
+  ExportTarget to = ExportTarget::kHf;
+  ExportType type = ExportType::kF32;
+  std::string out;
+  int64_t context = 0;
+  int threads = 0;
+  bool verify = false;
+  bool force = false;
+  bool json = false;
+};
+
+uint64_t SizeOnDisk(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (!fs::is_directory(path)) return fs::file_size(path);
+  uint64_t bytes = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path)) bytes += entry.file_size();
+  return bytes;
+}
+
+[[noreturn]] void FailVerification(const Verification& verification, const std::string& path) {
+  const VerifiedSequence* worst = &verification.sequences.front();
+  for (const VerifiedSequence& sequence : verification.sequences) {
+    if (sequence.largest > worst->largest) worst = &sequence;
+  }
+  throw Error({.what = fmt::format("what was written computes something else: logits differ by up "
+                                   "to {:.3g} on {}",
+                                   worst->largest, worst->name),
+               .where = fmt::format("{}, first at {}", path, verification.first_drift),
+               .expected = fmt::format("a difference of at most {:.3g}", verification.tolerance),
+               .remedy = "nothing was left at the output path; please report this"});
+}
+
+Json VerificationJson(const Verification& verification) {
+  Json sequences = Json::array();
+  for (const VerifiedSequence& sequence : verification.sequences) {
+    sequences.push_back({{"tokens", sequence.name},
+                         {"positions", sequence.positions},
+                         {"largest_difference", sequence.largest},
+                         {"largest_difference_to_f32", sequence.largest_rounding},
+                         {"same_likeliest_token", sequence.agreement}});
+  }
+  return {{"tolerance", verification.tolerance}, {"sequences", sequences}};
+}
+
+std::string VerificationText(const Verification& verification) {
+  std::string text;
+  for (const VerifiedSequence& sequence : verification.sequences) {
+    text += fmt::format(
+        "verified  {} positions of {}: logits within {:.2g} (allowed {:.2g}); to the f32 model "
+        "{:.2g}, same likeliest token at {:.1f} %\n",
+        sequence.positions, sequence.name, sequence.largest, verification.tolerance,
+        sequence.largest_rounding, 100.0 * sequence.agreement);
+  }
+  return text;
+}
+
+// What is exported, loaded.
+struct LoadedModel {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Model> model;
+  std::optional<Tokenizer> tokenizer;
+  int64_t context_length = 0;
+};
+
+void RunExport(const ExportFlags& flags) {
+  const Existing existing = flags.force ? Existing::kReplace : Existing::kRefuse;
+  const bool is_run = IsRunDirectory(flags.model);
+  const std::unique_ptr<ModelSource> source = is_run ? nullptr : OpenForeignModel(flags.model);
+  const ModelConfig config = is_run ? ReadRunConfig(flags.model).model.config : source->config();
+  const ExportRoute route = RouteTo(flags.to, flags.type, config);
+  RequireRoute(route, flags.model);
+  RequireFreePath(flags.to, flags.out, existing);
+  for (const std::string& caution : route.cautions) PrintNote("note: " + caution);
+
+  const Capacity capacity{.purpose = Purpose::kEvaluate, .length = kVerifiedPositions};
+  LoadedModel loaded;
+  if (is_run) {
+    const RunConfig run = ReadRunConfig(flags.model);
+    SystemOptions system = run.system;
+    if (flags.threads > 0) system.threads = flags.threads;
+    TrainedModel trained = LoadTrainedModel(flags.model, capacity, system, PrintNote);
+    loaded = {std::move(trained.backend), std::move(trained.model),
+              Tokenizer::Load(TokenizerPath(flags.model)), run.train.length};
+  } else {
+    for (const std::string& note : source->notes()) PrintNote("note: " + note);
+    loaded.backend = MakeCpuBackend(ResolveThreads(flags.threads, "--threads"));
+    loaded.model = std::make_unique<Model>(config, capacity);
+    loaded.model->Allocate(*loaded.backend);
+    Progress progress("read", loaded.model->params().elements(), "parameters");
+    source->LoadWeights(loaded.model->params(), [&](int64_t done) { progress.Update(done); });
+    progress.Finish();
+    loaded.tokenizer = source->LoadTokenizer();
+    loaded.context_length = source->context_length();
+  }
+  int64_t context = flags.context > 0 ? flags.context : loaded.context_length;
+  if (context == 0) context = kDefaultContext;
+
+  Progress writing("write", 0, "bytes");
+  const ExportJob job{.config = config,
+                      .params = loaded.model->params(),
+                      .tokenizer = loaded.tokenizer ? &*loaded.tokenizer : nullptr,
+                      .context_length = context,
+                      .name = std::filesystem::path(flags.model).filename().string(),
+                      .route = route,
+                      .type = flags.type,
+                      .progress = [&](uint64_t bytes) {
+                        writing.Update(bytes);
+                        if (InterruptRequested()) {
+                          throw Interrupted{"nothing was written; run the same command again"};
+                        }
+                      }};
+  std::optional<Verification> verification;
+  WriteExport(job, flags.out, existing, [&](const std::string& written) {
+    writing.Finish();
+    if (!flags.verify) return;
+    verification =
+        VerifyExport(*loaded.model, *loaded.backend, job.tokenizer, route, flags.type, written);
+    if (!verification->sound) FailVerification(*verification, flags.out);
+  });
+  const uint64_t bytes = SizeOnDisk(flags.out);
+  if (flags.json) {
+    Json json = {{"model", flags.model},
+                 {"out", flags.out},
+                 {"to", EnumName(flags.to)},
+                 {"architecture", EnumName(route.architecture)},
+                 {"type", EnumName(flags.type)},
+                 {"context_length", context},
+                 {"bytes", bytes},
+                 {"cautions", route.cautions},
+                 {"notes", route.notes}};
+    if (verification) json["verification"] = VerificationJson(*verification);
+    return PrintJson(json);
+  }
+  Print(fmt::format("{}  {}, {}, {}{}\n", flags.out, EnumName(route.architecture),
+                    EnumName(flags.type), HumanBytes(static_cast<double>(bytes)),
+                    loaded.tokenizer ? "" : ", without a tokenizer"));
+  for (const std::string& note : route.notes) Print(note + "\n");
+  if (verification) Print(VerificationText(*verification));
+}
+
+}  // namespace
+
+void AddExportVerb(CLI::App& program) {
+  auto flags = std::make_shared<ExportFlags>();
+  CLI::App* verb = program.add_subcommand(
+      "export", "Write a model for Hugging Face transformers, vLLM or llama.cpp");
+  verb->add_option("MODEL", flags->model, "Run directory, Hugging Face directory or GGUF file")
+      ->required();
+  const FieldOptions options(*verb);
+  options("to", flags->to,
+          "hf (transformers; vLLM too), vllm (vLLM's own kernels) or gguf (llama.cpp)");
+  options("type", flags->type, "Type of the weights: f32, f16, bf16, or q8_0 with --to gguf");
+  verb->add_option("--out", flags->out, "Directory, or file with --to gguf")->required();
+  verb->add_option("--context", flags->context, "Positions the model is said to take [the model's]")
+      ->check(CLI::PositiveNumber);
+  verb->add_flag("--verify", flags->verify,
+                 "Load what was written and compare logits up to position 200 before it is put in "
+                 "place");
+  verb->add_flag("--force", flags->force, "Replace an earlier export");
+  verb->add_option("--threads", flags->threads, "Threads [all]")->check(CLI::PositiveNumber);
+  verb->add_flag("--json", flags->json, "Print JSON");
+  verb->get_option("--to")->required();
+  AddExamples(*verb, R"(
+Examples:
+  sandglass export runs/kjv-llama --to hf --out kjv-llama --verify
+      a directory that AutoModelForCausalLM.from_pretrained loads; an hourglass comes with its own
+      modelling file and needs trust_remote_code=True
+  sandglass export runs/kjv-hourglass --to vllm --type bf16 --out kjv-vllm
+      vllm serve kjv-vllm --trust-remote-code
+  sandglass export runs/kjv-hourglass --to gguf --type q8_0 --out kjv.gguf --verify
+      llama-cli -m kjv.gguf
+What a target cannot hold is refused with the reason before anything is written; sandglass plan
+says the same of a shape before it is trained.
+)");
+  verb->callback([flags] { RunExport(*flags); });
+}
+
+}  // namespace sandglass

@@ -1,0 +1,180 @@
+#include "interop/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/random.h"
+#include "interop/export.h"
+#include "interop/model_source.h"
+#include "io/quantization.h"
+
+namespace sandglass {
+namespace {
+
+constexpr int kPositions = kVerifiedPositions;
+// Of logits, against the largest logit or 1: what two orders of f32 summation explain, with room.
+constexpr double kTolerance = 1e-4;
+
+// Prose with the things that tokenizers stumble over: capitals, digits, signs, several scripts.
+constexpr std::string_view kText =
+    "A sandglass has two bulbs and a narrow neck. Turn it over, and what took 1,800 grains and "
+    "half an hour to fall begins again; nothing is gained on the way down, and nothing is lost. "
+    "\"How long is that?\" asked the child. It's as long as it takes: 25 % of the sand is through "
+    "after 7.5 minutes, all of it after 30. The glass was blown in 1762 (or '63), the sand is "
+    "marble dust, boiled in wine and dried nine times, as the old recipe demands. In der Mitte ist "
+    "es am engsten; c'est là que tout passe, grain après grain. 砂は静かに落ちる。 And when the "
+    "upper "
+    "bulb is empty, the lower one is full: the same sand, the same shape, another hour.\n\n";
+
+std::vector<TokenId> RandomIds(int vocabulary) {
+  RandomStream random(1, "verify");
+  std::vector<TokenId> ids(kPositions);
+  for (TokenId& id : ids) id = static_cast<TokenId>(random.NextBelow(vocabulary));
+  return ids;
+}
+
+std::vector<TokenId> TextIds(const Tokenizer& tokenizer, int vocabulary) {
+  std::vector<TokenId> ids = {tokenizer.end_of_text()};
+  Encoder encoder(tokenizer);
+  while (std::ssize(ids) < kPositions) encoder.Encode(kText, ids);
+  ids.resize(kPositions);
+  // A model may have fewer ids than its tokenizer.
+  std::erase_if(ids, [&](TokenId id) { return id >= vocabulary; });
+  return ids;
+}
+
+std::vector<float> LogitsOf(Model& model, std::span<const TokenId> ids) {
+  std::vector<float> logits(ids.size() * model.config().vocabulary);
+  model.Logits({.batch = 1, .length = static_cast<int>(ids.size()), .ids = ids},
+               ViewOf(logits.data(), std::ssize(ids), model.config().vocabulary));
+  return logits;
+}
+
+double LargestDifference(std::span<const float> a, std::span<const float> b) {
+  double largest = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(double{a[i]} - b[i]);
+    // A NaN is the largest difference of all.
+    if (!(difference <= largest)) largest = std::isnan(difference) ? INFINITY : difference;
+  }
+  return largest;
+}
+
+double LargestValue(std::span<const float> values) {
+  double largest = 0.0;
+  for (const float value : values) largest = std::max(largest, std::abs(double{value}));
+  return largest;
+}
+
+double Agreement(std::span<const float> a, std::span<const float> b, int vocabulary) {
+  int64_t same = 0;
+  const int64_t rows = std::ssize(a) / vocabulary;
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto likeliest = [&](std::span<const float> logits) {
+      const auto part = logits.subspan(row * vocabulary, vocabulary);
+      return std::ranges::max_element(part) - part.begin();
+    };
+    same += likeliest(a) == likeliest(b) ? 1 : 0;
+  }
+  return rows == 0 ? 1.0 : static_cast<double>(same) / static_cast<double>(rows);
+}
+
+// Puts what the file holds in place of what the model holds.
+void RoundAsWritten(Model& model, const ExportRoute& route, ExportType type) {
+  std::map<std::string, const ParamSpec*> params;
+  for (const ParamSpec& spec : model.params().specs()) params[spec.name] = &spec;
+  std::vector<char> bytes;
+  std::vector<float> row;
+  for (const TensorPlace& place : TensorPlaces(model.config(), route.architecture)) {
+    const GgufTensorType stored = StoredType(place, route, type);
+    if (stored == GgufTensorType::kF32 && place.factor == 1.0) continue;
+    row.resize(place.cols);
+    for (int64_t r = 0; r < place.rows; ++r) {
+      float* values = params.at(place.param)->param->value.Row<float>(place.first_row + r);
+      for (int64_t i = 0; i < place.cols; ++i) {
+        row[i] = static_cast<float>(values[i] * place.factor);
+      }
+      Quantize(stored, row, bytes);
+      Dequantize(stored, {bytes.data(), bytes.size()}, row);
+      for (int64_t i = 0; i < place.cols; ++i) {
+        values[i] = static_cast<float>(row[i] / place.factor);
+      }
+    }
+  }
+}
+
+// Parameters under `prefix` that differ, with by how much.
+std::string ParameterDifferences(const Model& original, const Model& loaded,
+                                 const std::string& prefix) {
+  std::map<std::string, const ParamSpec*> others;
+  for (const ParamSpec& spec : loaded.params().specs()) others[spec.name] = &spec;
+  std::string text;
+  for (const ParamSpec& spec : original.params().specs()) {
+    const auto other = others.find(spec.name);
+    if (!spec.name.starts_with(prefix) || other == others.end()) continue;
+    const int64_t elements = std::min(spec.elements(), other->second->elements());
+    const double difference = LargestDifference(
+        {spec.param->value.Row<float>(), static_cast<size_t>(elements)},
+        {other->second->param->value.Row<float>(), static_cast<size_t>(elements)});
+    if (difference > 1e-6)
+      text += fmt::format(", {} differs by up to {:.3g}", spec.name, difference);
+  }
+  return text;
+}
+
+// The first parameters, in the order of the network, that differ.
+std::string FirstDrift(Model& original, Model& loaded, std::span<const TokenId>) {
+  for (const ParamSpec& spec : original.params().specs()) {
+    const std::string differences = ParameterDifferences(original, loaded, spec.name);
+    if (!differences.empty()) return spec.name + differences;
+  }
+  return "";
+}
+
+}  // namespace
+
+Verification VerifyExport(Model& original, Backend& backend, const Tokenizer* tokenizer,
+                          const ExportRoute& route, ExportType type, const std::string& path) {
+  const int vocabulary = original.config().vocabulary;
+  const std::unique_ptr<ModelSource> source = OpenForeignModel(path);
+  Verification result{.sound = true};
+  if (source->config().vocabulary != vocabulary) {
+    return {.first_drift = fmt::format("embedding: {} ids in the file, {} in the model",
+                                       source->config().vocabulary, vocabulary)};
+  }
+  Model loaded(source->config(), {.purpose = Purpose::kEvaluate, .length = kPositions});
+  loaded.Allocate(backend);
+  source->LoadWeights(loaded.params());
+
+  std::vector<std::pair<std::string, std::vector<TokenId>>> sequences;
+  sequences.emplace_back("random ids", RandomIds(vocabulary));
+  if (tokenizer != nullptr) sequences.emplace_back("text", TextIds(*tokenizer, vocabulary));
+  std::vector<std::vector<float>> exact;
+  for (const auto& [name, ids] : sequences) exact.push_back(LogitsOf(original, ids));
+  RoundAsWritten(original, route, type);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const auto& [name, ids] = sequences[i];
+    const std::vector<float> expected = LogitsOf(original, ids);
+    const std::vector<float> found = LogitsOf(loaded, ids);
+    const double tolerance = kTolerance * std::max(1.0, LargestValue(expected));
+    result.sequences.push_back({.name = name,
+                                .positions = std::ssize(ids),
+                                .largest = LargestDifference(expected, found),
+                                .largest_rounding = LargestDifference(exact[i], found),
+                                .agreement = Agreement(exact[i], found, vocabulary)});
+    result.tolerance = std::max(result.tolerance, tolerance);
+    if (result.sequences.back().largest > tolerance && result.sound) {
+      result.sound = false;
+      result.first_drift = FirstDrift(original, loaded, ids);
+      for (const std::string& difference : ModelDifferences(original.config(), source->config())) {
+        result.first_drift += "; " + difference;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace sandglass
