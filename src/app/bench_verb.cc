@@ -5,6 +5,7 @@
 #include "app/output.h"
 #include "app/verbs.h"
 #include "base/format.h"
+#include "bench/log_bench.h"
 #include "bench/train_bench.h"
 
 namespace sandglass {
@@ -59,6 +60,17 @@ void RunBenchTrain(const BenchFlags& flags) {
   PrintResult(result);
 }
 
+void RunBenchLog(const BenchFlags& flags) {
+  const LogBenchResult result = BenchLog(FamilyConfig(ParseEnum<Family>(flags.family, "--family"),
+                                                      Shape::Parse(flags.shape), flags.vocabulary));
+  if (flags.json) return PrintJson(WriteFields(result));
+  Print(fmt::format(
+      "metrics of a step  {:9.3f} ms  {}\n"
+      "histograms         {:9.3f} ms  {}\n",
+      1e3 * result.step_s, HumanBytes(static_cast<double>(result.step_bytes)),
+      1e3 * result.histograms_s, HumanBytes(static_cast<double>(result.histograms_bytes))));
+}
+
 }  // namespace
 
 void AddBenchVerb(CLI::App& program) {
@@ -91,6 +103,17 @@ alone; the causal FLOPs of attention at the speed of a large product; the bytes 
 move at the speed of a copy.
 )");
   train->callback([flags] { RunBenchTrain(*flags); });
+
+  CLI::App* log = verb->add_subcommand("log", "Processor time of recording a step");
+  log->add_option("--shape", flags->shape, "Shape, as L6-d256-a4x64-f4x256")->required();
+  log->add_option("--family", flags->family, "llama, hourglass or olmo2")->capture_default_str();
+  log->add_option("--vocabulary,--vocab", flags->vocabulary, "Token ids")->capture_default_str();
+  log->add_flag("--json", flags->json, "Print JSON");
+  AddExamples(*log, R"(
+Example:
+  sandglass bench log --shape L6-d256-a4x64-f4x256 --vocab 4096
+)");
+  log->callback([flags] { RunBenchLog(*flags); });
 }
 
 }  // namespace sandglass

@@ -162,6 +162,50 @@ TEST_F(Cli, FromTextToComparison) {
   EXPECT_NE(Read("pair/report.html").find("conventional"), std::string::npos);
 }
 
+TEST_F(Cli, InspectsRunsAndShapes) {
+  PrepareData();
+  Write("run.toml", kRun);
+  Output("train run.toml --out runs/small");
+  const Json report = OutputJson("inspect runs/small --at all --batch 2 --html page.html --json");
+  ASSERT_EQ(report.at("snapshots").size(), 2u);
+  EXPECT_EQ(report.at("snapshots")[0].at("at"), "init");
+  EXPECT_TRUE(report.at("snapshots")[0].at("init").is_object());
+  EXPECT_EQ(report.at("snapshots")[1].at("at"), "step 4");
+  EXPECT_EQ(report.at("snapshots")[1].at("text"), "data");
+  EXPECT_LT(report.at("snapshots")[1].at("propagation").at("loss"),
+            report.at("snapshots")[0].at("propagation").at("loss"));
+  EXPECT_NE(Read("page.html").find("Sandglass inspection"), std::string::npos);
+  EXPECT_NE(Output("inspect runs/small").find("layers.1.ffn.1"), std::string::npos);
+  EXPECT_NE(Output("inspect L2-d16-a2x8-f2x16 --set model.norm=post --seeds 1,2 --summary")
+                .find("norm=post"),
+            std::string::npos);
+  ExpectFailure("inspect runs/small --at 3", 1, {"no checkpoint \"3\"", "init, last, all", "4"});
+  ExpectFailure("inspect runs/small --batch 1000", 1, {"windows of 16 tokens", "--batch"});
+  ExpectFailure("inspect L2-d16^", 1, {"unexpected \"^\""});
+}
+
+TEST_F(Cli, ListsFiltersAndDiffsRuns) {
+  PrepareData();
+  Write("run.toml", kRun);
+  Output("train run.toml --out runs/a");
+  Output("train run.toml --out runs/b --set train.batch=4");
+  const Json all = OutputJson("runs list --json");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].at("path"), "runs/a");
+  EXPECT_EQ(all[0].at("status"), "finished");
+  const Json some = OutputJson("runs list --where 'batch = 4' --columns path,train.batch --json");
+  ASSERT_EQ(some.size(), 1u);
+  EXPECT_EQ(some[0].at("train.batch"), 4);
+  const Json diff = OutputJson("runs diff runs/a runs/b --json");
+  EXPECT_EQ(diff.at("configuration"), Json({{"train.batch", {2, 4}}}));
+  EXPECT_NE(Output("runs diff runs/a runs/b").find("result.validation_loss"), std::string::npos);
+  EXPECT_NE(Output("runs list").find("L2-d16-a2x8-kv1-f2x16"), std::string::npos);
+  EXPECT_EQ(OutputJson("runs rebuild --json").at("runs"), 2);
+  ExpectFailure("runs list --where 'vall_loss < 3'", 1, {"vall_loss", "did you mean \"val_loss\""});
+  ExpectFailure("runs list --root none", 1, {"no such directory of runs", "--root"});
+  ExpectFailure("runs diff runs/a none", 1, {"not a run directory"});
+}
+
 TEST_F(Cli, HelpAndVersion) {
   EXPECT_NE(Output("--help").find("sandglass compare recipes/kjv-demo.toml"), std::string::npos);
   EXPECT_NE(Output("generate --help").find("--temperature"), std::string::npos);

@@ -176,6 +176,8 @@ int main(int argc, char** argv) {
   sandglass::AddGenerateVerb(program);
   sandglass::AddExportVerb(program);
   sandglass::AddCompareVerb(program);
+  sandglass::AddInspectVerb(program);
+  sandglass::AddRunsVerb(program);
   sandglass::AddBenchVerb(program);
   sandglass::CatchInterrupts();
   if (RefuseVerbs(program, argc, argv)) return kUsage;

@@ -16,6 +16,8 @@ void AddEvalVerb(CLI::App& program);
 void AddExportVerb(CLI::App& program);
 void AddGenerateVerb(CLI::App& program);
 void AddCompareVerb(CLI::App& program);
+void AddInspectVerb(CLI::App& program);
+void AddRunsVerb(CLI::App& program);
 void AddBenchVerb(CLI::App& program);
 
 // Help that teaches by example: shown under the options of `sandglass VERB --help`.

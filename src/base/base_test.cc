@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -383,6 +384,19 @@ TEST(Interrupt, OneKeystrokeIsARequestAnotherEndsTheProcess) {
         std::exit(0);
       },
       ::testing::KilledBySignal(SIGINT), "");
+}
+
+TEST(Cpu, ThreadsFollowTheAffinityMask) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &before)) ++cpu;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  EXPECT_EQ(AvailableThreads(), 1);
+  EXPECT_EQ(ResolveThreads(0, "threads"), 1);
+  EXPECT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
 TEST(Cpu, ThreadsAndMemoryAreKnown) {

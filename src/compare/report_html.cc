@@ -1,4 +1,4 @@
-// The report as one self-contained page: tables are written here, charts are drawn by
+// The report as one self-contained page (html/page.h): tables are written here, charts are drawn by
 // assets/report.js from the JSON that ChartData makes.
 #include <fmt/format.h>
 
@@ -10,103 +10,24 @@
 #include "base/format.h"
 #include "compare/report.h"
 #include "compare/report_summary.h"
+#include "html/page.h"
 
 namespace sandglass {
 
 // Embedded at build time.
-extern const std::string_view kChartLibrary;
+extern const std::string_view kReportBody;
 extern const std::string_view kReportScript;
-extern const std::string_view kReportStyle;
-extern const std::string_view kReportTemplate;
 
 namespace {
 
 constexpr size_t kCurvePoints = 120;  // per run: enough for its shape, few for its noise
 constexpr int kSeriesColors = 7;      // --s1 .. --s7 in report.css; --s0 is the baseline
 
-// For text and quoted attribute values.
-std::string Escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
+std::vector<Definition> AsDefinitions(const std::vector<ReportSetting>& settings) {
+  std::vector<Definition> out;
+  for (const ReportSetting& setting : settings) out.push_back({setting.name, setting.value});
   return out;
 }
-
-// JSON that cannot end the script element it stands in: '<' occurs in strings only, where it can
-// be written as an escape. Bytes that are not UTF-8 become U+FFFD.
-std::string ScriptJson(const Json& json) {
-  std::string out;
-  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
-    if (c == '<') {
-      out += "\\u003c";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-// `text` with each {{name}} replaced by its value; values are not searched again.
-std::string Filled(std::string_view text,
-                   const std::vector<std::pair<std::string_view, std::string>>& values) {
-  std::string out;
-  while (true) {
-    const size_t open = text.find("{{");
-    out += text.substr(0, open);
-    if (open == std::string_view::npos) return out;
-    const size_t close = text.find("}}", open);
-    const std::string_view name = text.substr(open + 2, close - open - 2);
-    const auto value = std::find_if(values.begin(), values.end(),
-                                    [&](const auto& entry) { return entry.first == name; });
-    SANDGLASS_CHECK(value != values.end(), "the template names a value that is not given");
-    out += value->second;
-    text.remove_prefix(close + 2);
-  }
-}
-
-// Rows of cells that are HTML already; the first cell of a row is its heading.
-std::string Table(const std::vector<std::string>& header,
-                  const std::vector<std::vector<std::string>>& rows) {
-  std::string out = "<div class=\"scroll\"><table>\n<thead><tr>";
-  for (const std::string& cell : header) out += "<th scope=\"col\">" + cell + "</th>";
-  out += "</tr></thead>\n<tbody>\n";
-  for (const std::vector<std::string>& row : rows) {
-    out += "<tr><th scope=\"row\">" + row[0] + "</th>";
-    for (size_t i = 1; i < row.size(); ++i) out += "<td>" + row[i] + "</td>";
-    out += "</tr>\n";
-  }
-  return out + "</tbody>\n</table></div>";
-}
-
-std::string Definitions(const std::vector<ReportSetting>& entries) {
-  std::string out;
-  for (const ReportSetting& entry : entries) {
-    out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", Escaped(entry.name),
-                       Escaped(entry.value));
-  }
-  return out;
-}
-
-std::string Small(const std::string& html) { return "<small>" + html + "</small>"; }
 
 std::string Badge(std::string_view kind) {
   return fmt::format("<span class=\"badge {0}\">{0}</span>", kind);
@@ -140,31 +61,32 @@ class HtmlReport {
   }
 
   std::string Render() const {
-    return Filled(kReportTemplate, {{"title", Escaped(data_.title)},
-                                    {"question", Escaped(data_.question)},
-                                    {"style", std::string(kReportStyle)},
-                                    {"verdict", Escaped(summary_.verdict)},
-                                    {"warnings", Warnings()},
-                                    {"facts", Facts()},
-                                    {"results", Results()},
-                                    {"baseline", Escaped(data_.baseline)},
-                                    {"rivals", std::to_string(summary_.variants.size() - 1)},
-                                    {"rows", std::to_string(summary_.variants.size())},
-                                    {"trends", Trends()},
-                                    {"shapes", Shapes()},
-                                    {"counts", Counts()},
-                                    {"costs", Costs()},
-                                    {"runs", Runs()},
-                                    {"command", Escaped(data_.command)},
-                                    {"settings", Definitions(data_.settings)},
-                                    {"text", Text()},
-                                    {"host", Host()},
-                                    {"recipe", Escaped(data_.recipe)},
-                                    {"version", Escaped(data_.version)},
-                                    {"date", Escaped(data_.date)},
-                                    {"data", ScriptJson(ChartData())},
-                                    {"chart_library", std::string(kChartLibrary)},
-                                    {"script", std::string(kReportScript)}});
+    const std::string body =
+        Filled(kReportBody, {{"verdict", Escaped(summary_.verdict)},
+                             {"warnings", Warnings()},
+                             {"facts", Facts()},
+                             {"results", Results()},
+                             {"baseline", Escaped(data_.baseline)},
+                             {"rivals", std::to_string(summary_.variants.size() - 1)},
+                             {"rows", std::to_string(summary_.variants.size())},
+                             {"trends", Trends()},
+                             {"shapes", Shapes()},
+                             {"counts", Counts()},
+                             {"costs", Costs()},
+                             {"runs", Runs()},
+                             {"command", Escaped(data_.command)},
+                             {"settings", Definitions(AsDefinitions(data_.settings))},
+                             {"text", Text()},
+                             {"host", Host()},
+                             {"recipe", Escaped(data_.recipe)}});
+    return RenderPage({.title = data_.title,
+                       .kicker = "Sandglass comparison",
+                       .lead = data_.question,
+                       .version = data_.version,
+                       .date = data_.date,
+                       .body = body,
+                       .data = ChartData(),
+                       .script = kReportScript});
   }
 
  private:
@@ -203,7 +125,7 @@ class HtmlReport {
       all += variant.variant->runs.size();
       for (const ReportRun* run : variant.finished) tokens = std::max(tokens, run->tokens);
     }
-    std::vector<ReportSetting> facts = {
+    std::vector<Definition> facts = {
         {"Matched", fmt::format("{} within {}", data_.matched, FormatTolerance(data_.tolerance))},
         {"Baseline",
          fmt::format("{}, {} matrices", data_.baseline,
@@ -224,16 +146,16 @@ class HtmlReport {
   }
 
   std::string Results() const {
-    return Table({"variant", "seeds", "loss,<br>nats per token", "perplexity", "bits per byte",
-                  "difference,<br>bits per byte", "verdict"},
-                 Rows([](const VariantSummary& v) -> std::vector<std::string> {
-                   return {std::to_string(v.finished.size()),
-                           FormatSpread(v.validation_loss),
-                           FormatSpread(v.perplexity),
-                           FormatSpread(v.bits_per_byte),
-                           v.is_baseline ? "baseline" : FormatDifference(v.comparison),
-                           v.is_baseline ? "" : Badge(VerdictName(v.comparison.verdict))};
-                 }));
+    return HtmlTable({"variant", "seeds", "loss,<br>nats per token", "perplexity", "bits per byte",
+                      "difference,<br>bits per byte", "verdict"},
+                     Rows([](const VariantSummary& v) -> std::vector<std::string> {
+                       return {std::to_string(v.finished.size()),
+                               FormatSpread(v.validation_loss),
+                               FormatSpread(v.perplexity),
+                               FormatSpread(v.bits_per_byte),
+                               v.is_baseline ? "baseline" : FormatDifference(v.comparison),
+                               v.is_baseline ? "" : Badge(VerdictName(v.comparison.verdict))};
+                     }));
   }
 
   std::string Trends() const {
@@ -252,34 +174,34 @@ class HtmlReport {
   }
 
   std::string Shapes() const {
-    return Table({"variant", "family", "layers, L", "d_model", "d_model / L", "sub-MLPs, K",
-                  "d_h / d_model", "attention,<br>% of matrices"},
-                 Rows([](const VariantSummary& summary) -> std::vector<std::string> {
-                   const ReportVariant& v = *summary.variant;
-                   return {Escaped(v.family),
-                           std::to_string(v.layers),
-                           std::to_string(v.d_model),
-                           Number(v.width_per_layer(), 1),
-                           std::to_string(v.sub_mlps),
-                           Number(v.ffn_ratio, 3),
-                           Number(100 * v.attention_share(), 1)};
-                 }));
+    return HtmlTable({"variant", "family", "layers, L", "d_model", "d_model / L", "sub-MLPs, K",
+                      "d_h / d_model", "attention,<br>% of matrices"},
+                     Rows([](const VariantSummary& summary) -> std::vector<std::string> {
+                       const ReportVariant& v = *summary.variant;
+                       return {Escaped(v.family),
+                               std::to_string(v.layers),
+                               std::to_string(v.d_model),
+                               Number(v.width_per_layer(), 1),
+                               std::to_string(v.sub_mlps),
+                               Number(v.ffn_ratio, 3),
+                               Number(100 * v.attention_share(), 1)};
+                     }));
   }
 
   std::string Counts() const {
-    return Table({"variant", "attention", "FFN", "matrices", "norms", "non-embedding", "embeddings",
-                  "total", "difference in<br>" + Escaped(data_.matched)},
-                 Rows([](const VariantSummary& summary) -> std::vector<std::string> {
-                   const ReportCounts& counts = summary.variant->counts;
-                   return {WithThousands(counts.attention),
-                           WithThousands(counts.ffn),
-                           WithThousands(counts.matrices()),
-                           WithThousands(counts.norms),
-                           WithThousands(counts.non_embedding()),
-                           WithThousands(counts.embeddings),
-                           WithThousands(counts.total()),
-                           FormatPercent(summary.variant->relative_difference)};
-                 }));
+    return HtmlTable({"variant", "attention", "FFN", "matrices", "norms", "non-embedding",
+                      "embeddings", "total", "difference in<br>" + Escaped(data_.matched)},
+                     Rows([](const VariantSummary& summary) -> std::vector<std::string> {
+                       const ReportCounts& counts = summary.variant->counts;
+                       return {WithThousands(counts.attention),
+                               WithThousands(counts.ffn),
+                               WithThousands(counts.matrices()),
+                               WithThousands(counts.norms),
+                               WithThousands(counts.non_embedding()),
+                               WithThousands(counts.embeddings),
+                               WithThousands(counts.total()),
+                               FormatPercent(summary.variant->relative_difference)};
+                     }));
   }
 
   std::string Costs() const {
@@ -289,7 +211,7 @@ class HtmlReport {
       return std::isfinite(ratio) ? text + Small(fmt::format("{:.2f}×", ratio)) : text;
     };
     const VariantSummary& b = *baseline_;
-    return Table(
+    return HtmlTable(
         {"variant", "training FLOPs<br>per token", "decoding FLOPs<br>per token",
          "training tokens<br>per second", "time per run", "KV cache<br>per token", "peak memory"},
         Rows([&](const VariantSummary& v) -> std::vector<std::string> {
@@ -321,9 +243,9 @@ class HtmlReport {
                         finished ? "finished" : Badge("failed") + Small(Escaped(run.message))});
       }
     }
-    return Table({"variant", "seed", "loss,<br>nats per token", "perplexity", "bits per byte",
-                  "tokens", "tokens<br>per second", "time", "peak memory", "status"},
-                 rows);
+    return HtmlTable({"variant", "seed", "loss,<br>nats per token", "perplexity", "bits per byte",
+                      "tokens", "tokens<br>per second", "time", "peak memory", "status"},
+                     rows);
   }
 
   std::string Text() const {

@@ -27,7 +27,7 @@ std::string VisibleHtml(const std::string& html) { return html.substr(0, html.fi
 
 // The text of the script element that holds the charts' data.
 std::string EmbeddedJson(const std::string& html) {
-  const std::string open = "id=\"report-data\">";
+  const std::string open = "id=\"page-data\">";
   const size_t begin = html.find(open) + open.size();
   return html.substr(begin, html.find("</script>", begin) - begin);
 }

@@ -108,6 +108,14 @@ void Attention::Backward(const Pass& pass, View dx) {
   residual_.EnterBackward(pass, dx, dqkv, w_qkv_);
 }
 
+std::optional<AttentionInputs> Attention::attention_inputs(const Pass& pass) const {
+  const Heads raw = Split(qkv_.Top(pass.tokens()));
+  if (qk_norm_ == QkNorm::kNone) return AttentionInputs{raw.q, raw.k, Spec(pass)};
+  const View normed = normed_.Top(pass.tokens());
+  return AttentionInputs{normed.Columns(0, raw.q.cols), normed.Columns(raw.q.cols, raw.k.cols),
+                         Spec(pass)};
+}
+
 Attention::Heads Attention::Split(View qkv) const {
   const int64_t q_width = shape_.attention_width();
   const int64_t kv_width = shape_.kv_width();

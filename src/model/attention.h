@@ -14,10 +14,12 @@ class Attention final : public SubLayer {
  public:
   Attention(const ModelConfig& config, int layer);
 
+  const std::string& name() const override { return name_; }
   void Declare(ParamTable& params) override;
   void Book(MemoryPlan& plan, const Capacity& capacity) override;
   void Forward(const Pass& pass, View x) override;
   void Backward(const Pass& pass, View dx) override;
+  std::optional<AttentionInputs> attention_inputs(const Pass& pass) const override;
 
  private:
   // Queries, keys and values as columns of one buffer.

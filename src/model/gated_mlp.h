@@ -14,6 +14,7 @@ class GatedMlp final : public SubLayer {
   // Sub-MLP `index` of layer `layer`, both from 0; its width is config.shape.ffn[index].
   GatedMlp(const ModelConfig& config, int layer, int index);
 
+  const std::string& name() const override { return name_; }
   void Declare(ParamTable& params) override;
   void Book(MemoryPlan& plan, const Capacity& capacity) override;
   void Forward(const Pass& pass, View x) override;

@@ -97,7 +97,11 @@ View Model::ForwardStream(const Pass& pass, std::span<const int32_t> ids) {
   const View x = x_.Top(pass.tokens());
   const View normed = normed_.Top(pass.tokens());
   pass.ops.Embed(x, embedding_.value, ids);
-  for (const auto& sub_layer : sub_layers_) sub_layer->Forward(pass, x);
+  for (const auto& sub_layer : sub_layers_) {
+    if (observer_ != nullptr) observer_->BeforeForward(pass, *sub_layer, x);
+    sub_layer->Forward(pass, x);
+    if (observer_ != nullptr) observer_->AfterForward(pass, *sub_layer, x);
+  }
   pass.ops.RmsNorm(normed, inverse_rms_.Top(pass.tokens()), x, final_gain_.value, final_norm());
   return normed;
 }
@@ -136,6 +140,7 @@ LossSums Model::LossAndGradients(const Batch& batch, double grad_scale) {
                            inverse_rms_.Top(pass.tokens()), final_gain_.value, final_norm());
   for (auto sub_layer = sub_layers_.rbegin(); sub_layer != sub_layers_.rend(); ++sub_layer) {
     (*sub_layer)->Backward(pass, dx);
+    if (observer_ != nullptr) observer_->AfterBackward(pass, **sub_layer, dx);
   }
   pass.ops.EmbedBackward(embedding_.grad, dx, batch.ids);
   return sums;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/observer.h"
 #include "model/sub_layer.h"
 #include "ops/backend.h"
 #include "tensor/memory_plan.h"
@@ -44,6 +45,9 @@ class Model {
   // Takes the memory. The backend must outlive the model and have the capacity's element type.
   void Allocate(Backend& backend);
 
+  // Tells `observer` of every pass from now on, until it is null. It must outlive that.
+  void SetObserver(Observer* observer) { observer_ = observer; }
+
   // Loss sums of a batch; token_loss (may be empty) gets each token's cross-entropy in nats.
   LossSums Loss(const Batch& batch, std::span<double> token_loss = {});
   // The same, and gradients of grad_scale * (sum of losses + z-loss) added to the gradient slab.
@@ -77,6 +81,7 @@ class Model {
   MemoryPlan memory_;
   Arena arena_;
   Backend* ops_ = nullptr;
+  Observer* observer_ = nullptr;
   int cached_ = 0;
 
   Param embedding_;   // [V', D]

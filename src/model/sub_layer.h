@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "model/config.h"
 #include "ops/backend.h"
@@ -50,12 +52,21 @@ struct Pass {
   int64_t tokens() const { return int64_t{batch} * length; }
 };
 
+// What an attention read, for diagnostics: queries and keys as its scores are made of them.
+struct AttentionInputs {
+  ConstView q;  // [M, H*E]
+  ConstView k;  // [M, KV*E]
+  AttentionSpec spec;
+};
+
 // x <- x + f(x) on the residual stream x [M, D]. Forward and backward stand side by side in the
 // file of each kind.
 class SubLayer {
  public:
   virtual ~SubLayer() = default;
 
+  // "layers.3.ffn.2": what the names of its parameters begin with.
+  virtual const std::string& name() const = 0;
   virtual void Declare(ParamTable& params) = 0;
   virtual void Book(MemoryPlan& plan, const Capacity& capacity) = 0;
   // Adds the sub-layer's output to the stream.
@@ -63,6 +74,11 @@ class SubLayer {
   // dx holds the gradient of the stream after the sub-layer, then that of the stream before it;
   // parameter gradients are added to. Belongs to the last Forward.
   virtual void Backward(const Pass& pass, View dx) = 0;
+  // Of an attention, right after its Forward of a pass without a cache; later its scratch is
+  // others'.
+  virtual std::optional<AttentionInputs> attention_inputs(const Pass&) const {
+    return std::nullopt;
+  }
 };
 
 }  // namespace sandglass

@@ -354,6 +354,19 @@ TEST_F(TrainTest, ImpossibleConfigurationsAreRefusedBeforeAnythingIsWritten) {
   EXPECT_NE(refused("data.path=/no-such-directory").what.find("no such data"), std::string::npos);
 }
 
+TEST_F(TrainTest, TheReportedLossHoldsNoZLoss) {
+  Run("without", config_);
+  config_.model.config.z_loss = 0.1;
+  Run("with", config_);
+  // The first steps begin with the same weights; only the gradients differ.
+  const StepMetrics with = ReadMetrics(root_ + "/with").steps[0];
+  const StepMetrics without = ReadMetrics(root_ + "/without").steps[0];
+  EXPECT_EQ(with.loss, without.loss);
+  EXPECT_EQ(with.z_loss, without.z_loss);
+  EXPECT_GT(with.z_loss, 1.0);  // (log 257)^2 is 31
+  EXPECT_NE(with.gradient_norm, without.gradient_norm);
+}
+
 TEST_F(TrainTest, NonFiniteLossSkipsStepsThenStops) {
   config_.optimizer.learning_rate = 1e30;
   config_.optimizer.warmup_steps = 0;

@@ -1,35 +1,10 @@
-// Draws the charts of a comparison report from the JSON in #report-data.
-'use strict';
-
+// Draws the charts of a comparison report.
 (() => {
-  const report = JSON.parse(document.getElementById('report-data').textContent);
+  const {narrow, color, seriesColor, shorten, mark, dash, digits, compact, exact, axis, groupLegend,
+         tooltip, draw} = page;
+  const report = page.data;
   const variants = report.variants;
   const rivals = variants.filter(variant => !variant.baseline);
-  const narrow = () => window.innerWidth < 640;
-  const color = name =>
-      getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
-  const seriesColor = variant => color('s' + variant.series);
-  const shorten = name => {
-    const limit = narrow() ? 14 : 32;
-    return name.length > limit ? name.slice(0, limit - 1) + '…' : name;
-  };
-  // Marks differ as well as colours; other marks and dashes tell variants that share a colour apart.
-  const marks = ['circle', 'rectRot', 'triangle', 'rect', 'star', 'crossRot', 'cross', 'rectRounded'];
-  const mark = variant => marks[(variant.series + 3 * variant.cycle) % marks.length];
-  const dash = variant => [[], [6, 3], [2, 3]][variant.cycle % 3];
-
-  const digits = (value, decimals) =>
-      value === null ? '–' : value.toFixed(decimals).replace('-', '−');
-  const compact = value => Intl.NumberFormat('en', {notation: 'compact', maximumFractionDigits: 1})
-                               .format(value);
-  const exact = value => Intl.NumberFormat('en').format(value);
-
-  const axis = (title, extra = {}) => ({
-    ...extra,
-    title: {display: true, text: title, color: color('muted')},
-    grid: {color: color('rule'), borderColor: color('rule'), ...extra.grid},
-    ticks: {color: color('muted'), maxRotation: 0, ...extra.ticks},
-  });
   // Names of variants instead of their indices.
   const nameAxis = (shown, extra) => ({
     ...extra,
@@ -38,30 +13,6 @@
   });
   const tokensAxis = () => axis('training tokens', {
     type: 'linear', min: 0, ticks: {callback: compact, maxTicksLimit: 7}});
-
-  // One legend entry per `group` of datasets; a click hides or shows the whole group.
-  const groupLegend = () => ({
-    position: 'bottom',
-    labels: {
-      color: color('ink'), usePointStyle: true, boxHeight: 7,
-      filter: (item, data) => data.datasets[item.datasetIndex].leads === true,
-    },
-    onClick: (event, item, legend) => {
-      const chart = legend.chart;
-      const group = chart.data.datasets[item.datasetIndex].group;
-      const visible = chart.isDatasetVisible(item.datasetIndex);
-      chart.data.datasets.forEach((dataset, i) => {
-        if (dataset.group === group) chart.setDatasetVisibility(i, !visible);
-      });
-      chart.update();
-    },
-  });
-
-  const tooltip = (title, lines) => ({
-    backgroundColor: color('ink'), titleColor: color('ground'), bodyColor: color('ground'),
-    displayColors: false, padding: 10,
-    callbacks: {title: items => items.length ? title(items[0]) : '', label: lines},
-  });
 
   // Names the reference lines inside the chart, at their right end.
   const referenceLabels = {
@@ -263,19 +214,6 @@
 
   const makers = {differences, validation, training, parameters};
   report.trends.forEach((data, i) => { makers['trend-' + i] = () => trend(data); });
-  let charts = {};
-
-  function draw() {
-    Object.values(charts).forEach(chart => chart.destroy());
-    Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
-    Chart.defaults.animation = false;
-    Chart.defaults.maintainAspectRatio = false;
-    charts = {};
-    for (const [id, make] of Object.entries(makers)) {
-      charts[id] = new Chart(document.getElementById(id), make());
-    }
-  }
-
   // Curves flatten out long before they end: one view shows the second half at its own scale.
   function addViews(id) {
     const group = document.createElement('span');
@@ -296,28 +234,7 @@
     document.getElementById(id).closest('figure').querySelector('figcaption').prepend(group);
   }
 
-  // Says on each canvas whether anything is on it, and on the page when that has been looked at.
-  function recordDrawing() {
-    for (const canvas of document.querySelectorAll('canvas')) {
-      const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-      canvas.dataset.drawn = data.some(byte => byte !== 0) ? 'yes' : 'blank';
-    }
-    document.documentElement.dataset.charts = 'ready';
-  }
-
-  for (const plot of document.querySelectorAll('.plot[data-rows]')) {
-    plot.style.height = `${6 + 2.4 * plot.dataset.rows}rem`;
-  }
-  draw();
+  page.show(makers);
   addViews('validation');
   addViews('training');
-  requestAnimationFrame(() => requestAnimationFrame(recordDrawing));
-
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-  const print = printing => () => {
-    document.documentElement.classList.toggle('printing', printing);
-    draw();
-  };
-  window.addEventListener('beforeprint', print(true));
-  window.addEventListener('afterprint', print(false));
 })();
