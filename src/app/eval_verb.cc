@@ -1,19 +1,22 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
+#include "app/model_options.h"
 #include "app/output.h"
 #include "app/verbs.h"
 #include "base/format.h"
 #include "base/progress.h"
 #include "eval/perplexity.h"
+#include "train/open_model.h"
 #include "train/run_directory.h"
 
 namespace sandglass {
 namespace {
 
 struct EvalFlags {
-  std::string run;
+  std::string model;
   std::string data;
   std::string split = "validation";
   int length = 0;
@@ -22,24 +25,62 @@ struct EvalFlags {
   bool json = false;
 };
 
+// Context where nothing says otherwise: enough for a figure that longer ones change little.
+constexpr int kUsualLength = 1024;
+
+int LengthFor(const EvalFlags& flags, const ModelSource& source) {
+  if (flags.length > 0) return flags.length;
+  if (IsRunDirectory(flags.model) && source.text_start() == TextStart::kDocument) {
+    return static_cast<int>(source.context_length());  // as trained
+  }
+  return source.context_length() > 0
+             ? static_cast<int>(std::min<int64_t>(source.context_length(), kUsualLength))
+             : kUsualLength;
+}
+
+PreparedData OpenData(const EvalFlags& flags) {
+  if (!flags.data.empty()) return PreparedData::Open(flags.data);
+  const std::string path =
+      IsRunDirectory(flags.model) ? ReadRunConfig(flags.model).data.path : std::string();
+  if (path.empty()) {
+    throw Error({.what = "the model has no data of its own",
+                 .where = flags.model,
+                 .expected = "--data, a directory that `sandglass prepare` wrote with the model's "
+                             "tokenizer"});
+  }
+  return PreparedData::Open(path);
+}
+
+// The tokens must be those of the model.
+void CheckTokens(const ModelSource& source, const PreparedData& data, const TokenShard& shard) {
+  if (const std::optional<Tokenizer> tokenizer = source.LoadTokenizer()) {
+    shard.RequireTokenizer(*tokenizer);
+  } else if (data.tokenizer.vocabulary() > source.config().vocabulary) {
+    throw Error({.what = fmt::format("the data's tokenizer has {} ids, the model {}",
+                                     data.tokenizer.vocabulary(), source.config().vocabulary),
+                 .where = "--data",
+                 .expected = "data that was prepared with the model's own tokenizer"});
+  } else {
+    PrintNote("note: the model has no tokenizer; the data's ids are taken for its own");
+  }
+}
+
 void RunEval(const EvalFlags& flags) {
-  const RunConfig config = ReadRunConfig(flags.run);
-  const PreparedData data = PreparedData::Open(flags.data.empty() ? config.data.path : flags.data);
+  const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote);
+  const PreparedData data = OpenData(flags);
   const TokenShard& shard = flags.split == "train" ? data.train : data.validation;
-  shard.RequireTokenizer(Tokenizer::Load(TokenizerPath(flags.run)));
-  const int length = flags.length > 0 ? flags.length : config.train.length;
-  SystemOptions system = config.system;
-  if (flags.threads > 0) system.threads = flags.threads;
-  const TrainedModel trained = LoadTrainedModel(
-      flags.run, {.purpose = Purpose::kEvaluate, .batch = flags.batch, .length = length}, system,
-      PrintNote);
+  CheckTokens(*source, data, shard);
+  const int length = LengthFor(flags, *source);
+  const LoadedModel loaded =
+      LoadModel(*source, {.purpose = Purpose::kEvaluate, .batch = flags.batch, .length = length},
+                SystemFor(flags.model, flags.threads));
   Progress progress("eval", shard.tokens() - 1, "tokens");
   const Score score =
-      ScoreStream(*trained.model, EvalWindows(shard, length), data.tokenizer.byte_counts(),
+      ScoreStream(*loaded.model, EvalWindows(shard, length), data.tokenizer.byte_counts(),
                   {.batch = flags.batch}, [&](int64_t tokens) { progress.Update(tokens); });
   progress.Finish();
   if (flags.json) {
-    return PrintJson({{"checkpoint", trained.checkpoint},
+    return PrintJson({{"checkpoint", source->description()},
                       {"split", flags.split},
                       {"loss", score.loss()},
                       {"perplexity", score.perplexity()},
@@ -53,7 +94,7 @@ void RunEval(const EvalFlags& flags) {
                   "loss        {:.4f} nats/token over {} tokens, each scored once, context {}\n"
                   "perplexity  {:.3f}\n"
                   "bits/byte   {:.4f} over {} bytes of text\n",
-                  trained.checkpoint, flags.split, score.loss(), WithThousands(score.tokens),
+                  source->description(), flags.split, score.loss(), WithThousands(score.tokens),
                   length, score.perplexity(), score.bits_per_byte(), WithThousands(score.bytes)));
 }
 
@@ -63,11 +104,13 @@ void AddEvalVerb(CLI::App& program) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App* verb =
       program.add_subcommand("eval", "Loss, perplexity and bits per byte of a trained model");
-  verb->add_option("RUN", flags->run, "Run directory")->required();
+  verb->add_option("MODEL", flags->model, "Run directory, Hugging Face directory or GGUF file")
+      ->required();
   verb->add_option("--data", flags->data, "Prepared data [the run's own]");
   verb->add_option("--split", flags->split, "validation or train")
       ->check(CLI::IsMember({"validation", "train"}));
-  verb->add_option("--length", flags->length, "Tokens of context [as trained]")
+  verb->add_option("--length", flags->length,
+                   "Tokens of context [as trained; at most 1024 for other models]")
       ->check(CLI::PositiveNumber);
   verb->add_option("--batch", flags->batch, "Windows at a time; does not change the result")
       ->check(CLI::PositiveNumber);
@@ -77,6 +120,8 @@ void AddEvalVerb(CLI::App& program) {
 Examples:
   sandglass eval runs/kjv-llama
   sandglass eval runs/kjv-llama --data data/other-text --json
+  sandglass eval models/SmolLM2.gguf --data data/kjv-smollm2
+      a model of another program, on data prepared with its tokenizer
 )");
   verb->callback([flags] { RunEval(*flags); });
 }

@@ -2,17 +2,18 @@
 
 #include <memory>
 
+#include "app/model_options.h"
 #include "app/output.h"
 #include "app/verbs.h"
 #include "base/interrupt.h"
 #include "infer/sampler.h"
-#include "train/run_directory.h"
+#include "train/open_model.h"
 
 namespace sandglass {
 namespace {
 
 struct GenerateFlags {
-  std::string run;
+  std::string model;
   std::string prompt;
   int64_t tokens = 200;
   int threads = 0;
@@ -20,13 +21,28 @@ struct GenerateFlags {
   bool json = false;
 };
 
+// The ids in front of the prompt. A model needs at least one id to go on from.
+std::vector<TokenId> StartOfText(const ModelSource& source, const Tokenizer& tokenizer,
+                                 bool empty_prompt) {
+  if (source.text_start() == TextStart::kDocument) return {tokenizer.end_of_text()};
+  std::vector<TokenId> ids = tokenizer.spec().begin;
+  if (ids.empty() && empty_prompt) ids = {tokenizer.end_of_text()};
+  return ids;
+}
+
 void RunGenerate(const GenerateFlags& flags) {
   constexpr int kPromptPiece = 64;  // tokens of the prompt that go through the model at a time
   constexpr int64_t kMaxTokens = 1 << 20;
   flags.sampling.Validate();
-  const RunConfig config = ReadRunConfig(flags.run);
-  const Tokenizer tokenizer = Tokenizer::Load(TokenizerPath(flags.run));
-  std::vector<TokenId> ids = {tokenizer.end_of_text()};
+  const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote);
+  const std::optional<Tokenizer> found = source->LoadTokenizer();
+  if (!found) {
+    throw Error({.what = "the model has no tokenizer, so it cannot be given text",
+                 .where = flags.model,
+                 .remedy = "sandglass logits takes token ids"});
+  }
+  const Tokenizer& tokenizer = *found;
+  std::vector<TokenId> ids = StartOfText(*source, tokenizer, flags.prompt.empty());
   Encoder(tokenizer).Encode(flags.prompt, ids);
   const int64_t prompt_tokens = std::ssize(ids);
   if (flags.tokens > kMaxTokens - prompt_tokens) {
@@ -37,29 +53,28 @@ void RunGenerate(const GenerateFlags& flags) {
                  .remedy = "lower --tokens or shorten the prompt"});
   }
   const int64_t total_tokens = prompt_tokens + flags.tokens;
-  SystemOptions system = config.system;
-  if (flags.threads > 0) system.threads = flags.threads;
-  const TrainedModel trained = LoadTrainedModel(flags.run,
-                                                {.purpose = Purpose::kEvaluate,
-                                                 .length = kPromptPiece,
-                                                 .cache_length = static_cast<int>(total_tokens)},
-                                                system, PrintNote);
-  if (total_tokens > config.train.length) {
+  const LoadedModel loaded = LoadModel(*source,
+                                       {.purpose = Purpose::kEvaluate,
+                                        .length = kPromptPiece,
+                                        .cache_length = static_cast<int>(total_tokens)},
+                                       SystemFor(flags.model, flags.threads));
+  const int64_t context = source->context_length();
+  if (context > 0 && total_tokens > context) {
     PrintNote(
         fmt::format("note: the model was trained on {} tokens of context; text beyond that "
                     "may degrade",
-                    config.train.length));
+                    context));
   }
 
-  std::vector<float> logits(trained.config.model.config.vocabulary);
+  std::vector<float> logits(source->config().vocabulary);
   Sampler sampler(flags.sampling);
   std::span<const TokenId> fresh = ids;
   if (!flags.json) Print(flags.prompt);
   for (int64_t i = 0; i < flags.tokens && !InterruptRequested(); ++i) {
-    trained.model->Decode(fresh, ViewOf(logits.data(), 1, std::ssize(logits)));
+    loaded.model->Decode(fresh, ViewOf(logits.data(), 1, std::ssize(logits)));
     // Ids beyond the tokenizer's are padding and were never seen in training.
     const TokenId next = sampler.Next(std::span(logits).first(tokenizer.vocabulary()));
-    if (next == tokenizer.end_of_text()) break;
+    if (tokenizer.IsSpecial(next)) break;
     if (!flags.json) Print(tokenizer.TextAfter(ids.back(), next));
     ids.push_back(next);
     fresh = std::span(ids).last(1);
@@ -78,7 +93,8 @@ void RunGenerate(const GenerateFlags& flags) {
 void AddGenerateVerb(CLI::App& program) {
   auto flags = std::make_shared<GenerateFlags>();
   CLI::App* verb = program.add_subcommand("generate", "Continue a text with a trained model");
-  verb->add_option("RUN", flags->run, "Run directory")->required();
+  verb->add_option("MODEL", flags->model, "Run directory, Hugging Face directory or GGUF file")
+      ->required();
   verb->add_option("--prompt", flags->prompt, "Text to continue [none: starts a document]");
   verb->add_option("--tokens", flags->tokens, "Tokens to generate at most")
       ->check(CLI::PositiveNumber)

@@ -14,6 +14,10 @@
 
 namespace sandglass {
 
+// What a text that the model continues begins with: the tokens that its tokenizer is configured to
+// put there (often none), or, for models that learned documents behind it, the document separator.
+enum class TextStart { kAsConfigured, kDocument };
+
 class ModelSource {
  public:
   virtual ~ModelSource() = default;
@@ -26,6 +30,7 @@ class ModelSource {
   const std::string& description() const { return facts_.description; }
   // Positions that the model was made for; 0 if nothing says.
   int64_t context_length() const { return facts_.context_length; }
+  TextStart text_start() const { return facts_.text_start; }
   // What the user should know: settings that were not understood and have no effect, say.
   const std::vector<std::string>& notes() const { return facts_.notes; }
 
@@ -46,6 +51,7 @@ class ModelSource {
     ModelConfig config;
     std::string description;
     int64_t context_length = 0;
+    TextStart text_start = TextStart::kAsConfigured;
     std::vector<std::string> notes;
   };
   explicit ModelSource(Facts facts) : facts_(std::move(facts)) {}

@@ -36,6 +36,7 @@ struct RunInfo {
   std::optional<std::string> compiler;
   std::optional<std::string> host;
   std::optional<std::string> system;
+  std::optional<std::string> imported_from;  // the model of another program that it was made of
 
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor&& field) {
@@ -50,6 +51,7 @@ struct RunInfo {
     field("compiler", self.compiler, "that made the program");
     field("host", self.host, "name of the machine");
     field("system", self.system, "operating system and architecture");
+    field("imported_from", self.imported_from, "model of another program");
   }
 };
 

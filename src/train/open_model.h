@@ -1,0 +1,35 @@
+// Any model that Sandglass can load, as one kind of source: its own run directories, and what other
+// programs wrote.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "interop/model_source.h"
+#include "model/model.h"
+#include "train/options.h"
+
+namespace sandglass {
+
+// A run directory (its newest sound checkpoint; damaged ones are told to `report`), a Hugging Face
+// directory or a GGUF file. What the user should know of it is told to `report` as well.
+std::unique_ptr<ModelSource> OpenModel(const std::string& path,
+                                       const std::function<void(std::string_view)>& report);
+
+// A model ready to compute, with the weights of a source.
+struct LoadedModel {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Model> model;
+};
+
+LoadedModel LoadModel(const ModelSource& source, const Capacity& capacity,
+                      const SystemOptions& system);
+
+// Fills `params`, declared for `config`, with the weights of the model at `path`. Throws Error,
+// naming the differences, if that is another model.
+void LoadInitialWeights(const std::string& path, const ModelConfig& config, ParamTable& params,
+                        const std::function<void(std::string_view)>& report);
+
+}  // namespace sandglass
