@@ -36,7 +36,7 @@ void StopIfInterrupted() {
 PieceCounts CountPieces(CorpusReader& corpus, const BpeTrainerOptions& options,
                         ProgressMode progress_mode) {
   const int threads = ResolveThreads(options.threads, "threads");
-  const PreTokenizer pre_tokenizer{std::string(SplitRegex(options.pattern))};
+  const PreTokenizer pre_tokenizer({std::string(SplitRegex(options.pattern))});
   std::vector<PieceReader> readers;
   for (int worker = 0; worker < threads; ++worker) readers.emplace_back(pre_tokenizer);
   std::vector<PieceCounts> counts(threads);

@@ -4,45 +4,30 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
+#include <algorithm>
 #include <cctype>
-#include <cstring>
 
 #include "base/error.h"
+#include "data/unicode.h"
 
 namespace sandglass {
 namespace {
 
-// What common escapes mean to the reference tokenizers, as the inside of a PCRE2 character class.
-// PCRE2 itself follows the Unicode version it was built with and would give other ids on other
-// systems; so the letters and numbers of Unicode 15 and 16 are added to those of its own tables
-// (Unicode 14 in PCRE2 10.42). tokenizers 0.23 has Unicode 16: together they agree everywhere.
+// The inside of a PCRE2 character class for the escape that `text` starts with, if it is one whose
+// meaning depends on the Unicode version or on the library; `length` is the escape's.
 struct CharacterSet {
-  std::string_view escape;
-  std::string_view members;
+  size_t length = 0;
+  std::string members;
 };
-constexpr CharacterSet kCharacterSets[] = {
-    // Unicode's White_Space; PCRE2's own \s also has U+180E.
-    {R"(\s)", R"(\p{Z}\t-\r\x{85})"},
-    {R"(\p{L})",
-     R"(\p{L}\x{1C89}-\x{1C8A}\x{A7CB}-\x{A7CD}\x{A7DA}-\x{A7DC}\x{105C0}-\x{105F3})"
-     R"(\x{10D4A}-\x{10D65}\x{10D6F}-\x{10D85}\x{10EC2}-\x{10EC4}\x{1123F}-\x{11240})"
-     R"(\x{11380}-\x{11389}\x{1138B}\x{1138E}\x{11390}-\x{113B5}\x{113B7}\x{113D1}\x{113D3})"
-     R"(\x{11BC0}-\x{11BE0}\x{11F02}\x{11F04}-\x{11F10}\x{11F12}-\x{11F33}\x{1342F})"
-     R"(\x{13441}-\x{13446}\x{13460}-\x{143FA}\x{16100}-\x{1611D}\x{16D40}-\x{16D6C}\x{18CFF})"
-     R"(\x{1B132}\x{1B155}\x{1DF25}-\x{1DF2A}\x{1E030}-\x{1E06D}\x{1E4D0}-\x{1E4EB})"
-     R"(\x{1E5D0}-\x{1E5ED}\x{1E5F0}\x{2B739}\x{2EBF0}-\x{2EE5D}\x{31350}-\x{323AF})"},
-    {R"(\p{N})",
-     R"(\p{N}\x{10D40}-\x{10D49}\x{116D0}-\x{116E3}\x{11BF0}-\x{11BF9}\x{11F50}-\x{11F59})"
-     R"(\x{16130}-\x{16139}\x{16D70}-\x{16D79}\x{1CCF0}-\x{1CCF9}\x{1D2C0}-\x{1D2D3})"
-     R"(\x{1E4F0}-\x{1E4F9}\x{1E5F1}-\x{1E5FA})"},
-};
-
-// The set whose escape `text` starts with, or null.
-const CharacterSet* FindCharacterSet(std::string_view text) {
-  for (const CharacterSet& set : kCharacterSets) {
-    if (text.starts_with(set.escape)) return &set;
-  }
-  return nullptr;
+std::optional<CharacterSet> FindCharacterSet(std::string_view text) {
+  // Unicode's White_Space; PCRE2's own \s also has U+180E.
+  if (text.starts_with("\\s")) return CharacterSet{2, R"(\p{Z}\t-\r\x{85})"};
+  if (!text.starts_with("\\p{")) return std::nullopt;
+  const size_t close = text.find('}');
+  if (close == std::string_view::npos) return std::nullopt;
+  const std::string added = AddedSinceUnicode14(text.substr(3, close - 3));
+  if (added.empty()) return std::nullopt;
+  return CharacterSet{close + 1, std::string(text.substr(0, close + 1)) + added};
 }
 
 [[noreturn]] void FailRegex(std::string what, const std::string& where, const std::string& regex) {
@@ -53,21 +38,21 @@ const CharacterSet* FindCharacterSet(std::string_view text) {
 
 // The same pattern for PCRE2. Both dialects agree on what is let through here.
 std::string ToPcre2(const std::string& regex, const std::string& where) {
-  constexpr std::string_view kSharedEscapes = "pPrntfdDx";
+  constexpr std::string_view kSharedEscapes = "pPrntfdDxz";
   constexpr std::string_view kSharedGroups = ":i!=<";
   std::string out;
   bool in_class = false;
   for (size_t i = 0; i < regex.size(); ++i) {
     const char c = regex[i];
     const char next = i + 1 < regex.size() ? regex[i + 1] : '\0';
-    if (const CharacterSet* set = FindCharacterSet(std::string_view(regex).substr(i))) {
-      out += in_class ? std::string(set->members) : fmt::format("[{}]", set->members);
-      i += set->escape.size() - 1;
+    if (const auto set = FindCharacterSet(std::string_view(regex).substr(i))) {
+      out += in_class ? set->members : fmt::format("[{}]", set->members);
+      i += set->length - 1;
       continue;
     }
     if (c == '\\') {
       if (next == 'S' && !in_class) {
-        out += fmt::format("[^{}]", kCharacterSets[0].members);
+        out += fmt::format("[^{}]", FindCharacterSet("\\s")->members);
       } else if (std::ispunct(static_cast<unsigned char>(next)) ||
                  kSharedEscapes.find(next) != std::string_view::npos) {
         out += {c, next};
@@ -84,6 +69,8 @@ std::string ToPcre2(const std::string& regex, const std::string& where) {
       in_class = c != ']';
     } else if (c == '[') {
       in_class = true;
+    } else if (c == '}' && next == '+') {
+      FailRegex("the quantifier {...}+ is possessive in one dialect alone", where, regex);
     } else if (c == '^' || c == '$') {
       FailRegex(fmt::format("the anchor {} is not supported", c), where, regex);
     } else if (c == '(' && next == '?' &&
@@ -105,6 +92,23 @@ std::string MessageOf(int error_code) {
   return message;
 }
 
+std::shared_ptr<pcre2_real_code_8> Compile(const std::string& regex, const std::string& where) {
+  if (ValidUtf8Length(regex) != regex.size()) FailRegex("not valid UTF-8", where, "");
+  const std::string translated = ToPcre2(regex, where);
+  int error_code = 0;
+  PCRE2_SIZE error_offset = 0;
+  const std::shared_ptr<pcre2_real_code_8> code(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                    PCRE2_UTF | PCRE2_UCP, &error_code, &error_offset, nullptr),
+      pcre2_code_free);
+  if (code == nullptr) {
+    FailRegex("not a regular expression: " + MessageOf(error_code), where, regex);
+  }
+  // Where there is no just-in-time compiler the interpreter gives the same pieces, only slower.
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
+  return code;
+}
+
 }  // namespace
 
 std::string_view SplitRegex(SplitPattern pattern) {
@@ -118,103 +122,103 @@ std::string_view SplitRegex(SplitPattern pattern) {
   SANDGLASS_CHECK(false, "unknown split pattern");
 }
 
-size_t ValidUtf8Length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  size_t i = 0;
-  while (i < text.size()) {
-    // Eight ASCII bytes at a time, since most text is mostly that.
-    uint64_t word = 0;
-    while (i + 8 <= text.size()) {
-      std::memcpy(&word, text.data() + i, 8);
-      if ((word & 0x8080808080808080u) != 0) break;
-      i += 8;
+PreTokenizer::PreTokenizer(const std::vector<std::string>& regexes, const std::string& where,
+                           Matching matching) {
+  for (const std::string& regex : regexes) {
+    if (matching == Matching::kFastest) {
+      if (const Scanner scanner = FindScanner(regex)) {
+        stages_.push_back({.scanner = scanner});
+        continue;
+      }
     }
-    if (i == text.size()) break;
-    const unsigned char lead = byte(i);
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    }
-    size_t length = 0;
-    unsigned char low = 0x80;   // bounds of the second byte: they exclude overlong forms,
-    unsigned char high = 0xBF;  // surrogates and what lies beyond U+10FFFF
-    if (lead >= 0xC2 && lead <= 0xDF) {
-      length = 2;
-    } else if (lead >= 0xE0 && lead <= 0xEF) {
-      length = 3;
-      if (lead == 0xE0) low = 0xA0;
-      if (lead == 0xED) high = 0x9F;
-    } else if (lead >= 0xF0 && lead <= 0xF4) {
-      length = 4;
-      if (lead == 0xF0) low = 0x90;
-      if (lead == 0xF4) high = 0x8F;
-    }
-    if (length == 0 || i + length > text.size() || byte(i + 1) < low || byte(i + 1) > high) break;
-    bool continued = true;
-    for (size_t k = 2; k < length; ++k) continued &= (byte(i + k) & 0xC0) == 0x80;
-    if (!continued) break;
-    i += length;
+    stages_.push_back({.code = Compile(regex, where)});
   }
-  return i;
 }
 
-PreTokenizer::PreTokenizer(std::string regex, const std::string& where) : regex_(std::move(regex)) {
-  if (ValidUtf8Length(regex_) != regex_.size()) FailRegex("not valid UTF-8", where, "");
-  const std::string translated = ToPcre2(regex_, where);
-  int error_code = 0;
-  PCRE2_SIZE error_offset = 0;
-  code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                            PCRE2_UTF | PCRE2_UCP, &error_code, &error_offset, nullptr),
-              pcre2_code_free);
-  if (code_ == nullptr) {
-    FailRegex("not a regular expression: " + MessageOf(error_code), where, regex_);
-  }
-  // Where there is no just-in-time compiler the interpreter gives the same pieces, only slower.
-  pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
-}
+void PreTokenizer::CutBeforeSpaces(const ByteSet& joins_space) { joins_space_ = joins_space; }
 
 PieceReader::PieceReader(const PreTokenizer& pre_tokenizer)
-    : code_(pre_tokenizer.code_),
+    : pre_tokenizer_(pre_tokenizer),
       match_data_(pcre2_match_data_create(1, nullptr), pcre2_match_data_free),
       match_context_(pcre2_match_context_create(nullptr), pcre2_match_context_free),
-      jit_stack_(pcre2_jit_stack_create(32 << 10, 8 << 20, nullptr), pcre2_jit_stack_free) {
+      jit_stack_(pcre2_jit_stack_create(32 << 10, 8 << 20, nullptr), pcre2_jit_stack_free),
+      left_(1 + pre_tokenizer.stages_.size()) {
   pcre2_jit_stack_assign(match_context_.get(), nullptr, jit_stack_.get());
 }
 
 void PieceReader::Start(std::string_view text) {
   text_ = text;
-  position_ = run_begin_ = run_end_ = 0;
+  std::ranges::fill(left_, Range{});
 }
 
 std::optional<std::string_view> PieceReader::Next() {
-  if (position_ == text_.size()) return std::nullopt;
-  if (position_ == run_end_) {
-    run_begin_ = position_;
-    run_end_ += ValidUtf8Length(text_.substr(position_));
-    if (position_ == run_end_) {
-      ++run_end_;
-      return text_.substr(position_++, 1);
+  // Down from the innermost stage to one that has something left, and up again.
+  size_t stage = left_.size() - 1;
+  while (left_[stage].begin == left_[stage].end) {
+    if (stage == 0) {
+      if (!NextRun()) return std::nullopt;
+      break;
     }
+    --stage;
   }
+  for (; stage + 1 < left_.size(); ++stage) {
+    Range& within = left_[stage];
+    const size_t begin = within.begin;
+    within.begin = run_is_valid_ ? PieceEnd(pre_tokenizer_.stages_[stage], within) : within.end;
+    left_[stage + 1] = {begin, begin, within.begin};
+  }
+  Range& piece = left_.back();
+  const size_t begin = piece.begin;
+  const size_t end = pre_tokenizer_.joins_space_ ? WordEnd(piece) : piece.end;
+  cut_at_space_ = begin != piece.origin || end != piece.end;
+  piece.begin = end;
+  return text_.substr(begin, end - begin);
+}
+
+// The next run of valid UTF-8 or single other byte, in left_[0].
+bool PieceReader::NextRun() {
+  const size_t begin = left_[0].end;
+  if (begin == text_.size()) return false;
+  const size_t valid = ValidUtf8Length(text_.substr(begin));
+  run_is_valid_ = valid > 0;
+  left_[0] = {begin, begin, begin + (run_is_valid_ ? valid : 1)};
+  return true;
+}
+
+size_t PieceReader::PieceEnd(const PreTokenizer::Stage& stage, const Range& within) {
+  return stage.scanner != nullptr ? stage.scanner(text_.data(), within.begin, within.end)
+                                  : Match(stage.code.get(), within);
+}
+
+// The end of the next match, or of what stands before it. The pattern sees what of the piece is
+// done already.
+size_t PieceReader::Match(pcre2_real_code_8* code, const Range& within) {
   const int found =
-      pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text_.data()) + run_begin_,
-                  run_end_ - run_begin_, position_ - run_begin_,
+      pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text_.data()) + within.origin,
+                  within.end - within.origin, within.begin - within.origin,
                   PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, match_data_.get(), match_context_.get());
   if (found < 0 && found != PCRE2_ERROR_NOMATCH) {
     throw Error({.what = "the tokenizer's regular expression gave up: " + MessageOf(found),
-                 .where = fmt::format("byte {} of a document", position_),
-                 .remedy = "use one of the patterns gpt2 and cl100k, or cut the text into smaller "
-                           "documents"});
+                 .where = fmt::format("byte {} of a document", within.begin),
+                 .remedy = "use a tokenizer with one of the usual patterns, or cut the text into "
+                           "smaller documents"});
   }
-  size_t end = run_end_;
-  if (found >= 0) {
-    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match_data_.get());
-    const size_t match_begin = run_begin_ + bounds[0];
-    end = match_begin > position_ ? match_begin : run_begin_ + bounds[1];
+  if (found < 0) return within.end;
+  const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match_data_.get());
+  const size_t match_begin = within.origin + bounds[0];
+  return match_begin > within.begin ? match_begin : within.origin + bounds[1];
+}
+
+// The end of the first word with the spaces before it.
+size_t PieceReader::WordEnd(const Range& within) const {
+  const ByteSet& joins_space = *pre_tokenizer_.joins_space_;
+  size_t at = within.begin;
+  while (at < within.end && text_[at] == ' ') ++at;
+  while (at < within.end &&
+         (text_[at] != ' ' || joins_space[static_cast<unsigned char>(text_[at - 1])])) {
+    ++at;
   }
-  const std::string_view piece = text_.substr(position_, end - position_);
-  position_ = end;
-  return piece;
+  return at;
 }
 
 }  // namespace sandglass

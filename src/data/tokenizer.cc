@@ -7,14 +7,27 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "data/rank_file.h"
+#include "data/sentencepiece_model.h"
 #include "data/tokenizer_json.h"
 
 namespace sandglass {
 namespace {
 
-// Longer pieces are rare and not worth remembering; a full cache starts again.
-constexpr size_t kMaxCachedPieceBytes = 64;
-constexpr size_t kMaxCachedPieces = size_t{1} << 18;
+TokenizerSpec ParseTokenizerFile(std::string_view contents, const std::string& path) {
+  if (contents.starts_with("GGUF")) {
+    throw Error({.what = "the tokenizer is inside a GGUF file",
+                 .where = path,
+                 .expected = "a tokenizer.json, a rank file of tiktoken, a Tekken file or a "
+                             "SentencePiece model",
+                 .remedy = "write it out first: sandglass tokenizer convert " + path +
+                           " --out tokenizer.json"});
+  }
+  if (LooksLikeSentencePieceModel(contents)) return ParseSentencePieceModel(contents, path);
+  if (LooksLikeRankFile(contents)) return ParseRankFile(contents, path);
+  if (LooksLikeTekken(contents)) return ParseTekken(contents, path);
+  return ParseTokenizerJson(contents, path);
+}
 
 // Names by which tokenizers call the token that stands between documents, the best choice first.
 constexpr std::string_view kSeparatorNames[] = {
@@ -33,31 +46,50 @@ TokenId FindSeparator(const TokenizerSpec& spec) {
 
 }  // namespace
 
+const AddedToken* TokenizerSpec::FindAdded(TokenId id) const {
+  const auto found = std::ranges::lower_bound(added, id, {}, &AddedToken::id);
+  return found != added.end() && found->id == id ? &*found : nullptr;
+}
+
 bool TokenizerSpec::IsSpecial(TokenId id) const {
-  const auto found =
-      std::lower_bound(added.begin(), added.end(), id,
-                       [](const AddedToken& token, TokenId at) { return token.id < at; });
-  return found != added.end() && found->id == id && found->special;
+  const AddedToken* token = FindAdded(id);
+  return token != nullptr && token->special;
 }
 
 Tokenizer::Tokenizer(TokenizerSpec spec, const std::string& where)
-    : spec_(std::move(spec)), where_(where), pre_tokenizer_(spec_.splits.at(0), where) {
+    : spec_(std::move(spec)), where_(where), pre_tokenizer_(spec_.splits, where) {
   IndexTokens(where);
   IndexMerges(where);
+  IndexNames();
   CountBytes();
+  if (spec_.symbols == Symbols::kCharacters) pre_tokenizer_.CutBeforeSpaces(BytesBeforeSpaces());
   hash_ = HashHex(HashBytes(ToJson()));
 }
 
 void Tokenizer::IndexTokens(const std::string& where) {
+  const auto check = [&](TokenId id) {
+    if (id >= 0 && id < vocabulary() && !spec_.tokens[id].empty()) return;
+    throw Error(
+        {.what = fmt::format("the tokenizer names the token {}, which it does not have", id),
+         .where = where});
+  };
   is_special_.assign(spec_.tokens.size(), false);
   for (const AddedToken& added : spec_.added) {
-    is_special_.at(added.id) = added.special;
+    check(added.id);
+    is_special_[added.id] = added.special;
+  }
+  for (const std::vector<TokenId>* ids : {&spec_.begin, &spec_.end, &spec_.byte_fallback}) {
+    for (const TokenId id : *ids) check(id);
+  }
+  for (const Merge& merge : spec_.merges) {
+    for (const TokenId id : {merge.left, merge.right, merge.merged}) check(id);
   }
   end_of_text_ = FindSeparator(spec_);
-  byte_tokens_.assign(256, -1);
+  byte_tokens_.fill(-1);
+  if (spec_.symbols == Symbols::kCharacters) return IndexCharacters(where);
   for (TokenId id = 0; id < vocabulary(); ++id) {
     const std::string& token = spec_.tokens[id];
-    if (is_special_[id]) continue;
+    if (token.empty() || spec_.IsAdded(id)) continue;
     if (token.size() == 1) byte_tokens_[static_cast<unsigned char>(token[0])] = id;
     if (spec_.whole_pieces == WholePieces::kLookUp) whole_pieces_.emplace(token, id);
   }
@@ -69,6 +101,55 @@ void Tokenizer::IndexTokens(const std::string& where) {
            .expected = "one token for each of the 256 bytes, so that any text can be encoded"});
     }
   }
+}
+
+void Tokenizer::IndexCharacters(const std::string& where) {
+  if (spec_.byte_fallback.size() != byte_tokens_.size()) {
+    throw Error({.what = "the vocabulary has no tokens for single bytes",
+                 .where = where,
+                 .expected = "the tokens <0x00> to <0xFF>, so that any text can be encoded"});
+  }
+  std::ranges::copy(spec_.byte_fallback, byte_tokens_.begin());
+  std::vector<bool> is_byte(spec_.tokens.size());
+  for (const TokenId id : spec_.byte_fallback) is_byte[id] = true;
+  for (TokenId id = 0; id < vocabulary(); ++id) {
+    const std::string& token = spec_.tokens[id];
+    if (token.empty() || is_byte[id] || spec_.IsAdded(id)) continue;
+    if (token.size() == Utf8Length(token[0]))
+      character_tokens_.emplace(CodePoint(token.data()), id);
+    if (spec_.whole_pieces == WholePieces::kLookUp) whole_pieces_.emplace(token, id);
+  }
+}
+
+void Tokenizer::IndexNames() {
+  for (const AddedToken& added : spec_.added) {
+    std::string name = spec_.tokens[added.id];
+    if (added.normalized) {
+      std::string normal;
+      Normalize(name, spec_.normalization, normal);
+      if (spec_.leading_space == LeadingSpace::kAlways) normal.insert(0, 1, ' ');
+      name = std::move(normal);
+    }
+    for (Names* names : {&text_names_, &all_names_}) {
+      if (added.special && names == &text_names_) continue;
+      (added.normalized ? names->normalized : names->raw).Add(name, added.id);
+    }
+  }
+}
+
+// What a token has right before a space inside it. Elsewhere no merge crosses the beginning of a
+// space, and text can be cut there.
+ByteSet Tokenizer::BytesBeforeSpaces() const {
+  ByteSet bytes{};
+  for (TokenId id = 0; id < vocabulary(); ++id) {
+    const std::string& token = spec_.tokens[id];
+    if (spec_.IsAdded(id)) continue;
+    for (size_t i = 1; i < token.size(); ++i) {
+      if (token[i] == ' ' && token[i - 1] != ' ')
+        bytes[static_cast<unsigned char>(token[i - 1])] = true;
+    }
+  }
+  return bytes;
 }
 
 TokenId Tokenizer::end_of_text() const {
@@ -116,22 +197,22 @@ void Tokenizer::CountBytes() {
 }
 
 void Tokenizer::IndexMerges(const std::string& where) {
-  merges_.reserve(spec_.merges.size());
+  merges_.Reserve(spec_.merges.size());
   for (size_t rank = 0; rank < spec_.merges.size(); ++rank) {
     const auto& [left, right, merged] = spec_.merges[rank];
-    if (spec_.tokens.at(left) + spec_.tokens.at(right) != spec_.tokens.at(merged)) {
+    if (spec_.tokens[left] + spec_.tokens[right] != spec_.tokens[merged]) {
       throw Error(
           {.what = fmt::format("merge {} does not give the token it names", rank),
            .where = where,
            .expected = fmt::format("tokens {} and {} joined to be token {}", left, right, merged)});
     }
     // As in the reference implementation the last of equal pairs counts.
-    merges_[PairKey(left, right)] = {static_cast<int32_t>(rank), merged};
+    merges_.Set(left, right, static_cast<int32_t>(rank), merged);
   }
 }
 
 Tokenizer Tokenizer::Load(const std::string& path) {
-  return Tokenizer(ParseTokenizerJson(ReadFile(path), path), path);
+  return Tokenizer(ParseTokenizerFile(ReadFile(path), path), path);
 }
 
 void Tokenizer::Save(const std::string& path) const { WriteFileAtomically(path, ToJson()); }
@@ -160,90 +241,6 @@ std::string Tokenizer::Decode(std::span<const TokenId> ids) const {
     previous = id;
   }
   return text;
-}
-
-Encoder::Encoder(const Tokenizer& tokenizer)
-    : tokenizer_(tokenizer), pieces_(tokenizer.pre_tokenizer()) {}
-
-std::vector<TokenId> Encoder::Encode(std::string_view text) {
-  std::vector<TokenId> ids;
-  Encode(text, ids);
-  return ids;
-}
-
-void Encoder::Encode(std::string_view text, std::vector<TokenId>& ids) {
-  pieces_.Start(text);
-  while (const auto piece = pieces_.Next()) EncodePiece(*piece, ids);
-}
-
-void Encoder::EncodePiece(std::string_view piece, std::vector<TokenId>& ids) {
-  if (piece.size() > kMaxCachedPieceBytes) return MergePiece(piece, ids);
-  if (const auto found = cache_.find(piece); found != cache_.end()) {
-    const auto first = cached_ids_.begin() + found->second.begin;
-    ids.insert(ids.end(), first, first + found->second.count);
-    return;
-  }
-  if (cache_.size() == kMaxCachedPieces) {
-    cache_.clear();
-    cached_ids_.clear();
-  }
-  const size_t begin = ids.size();
-  MergePiece(piece, ids);
-  cache_.emplace(piece, CachedPiece{static_cast<uint32_t>(cached_ids_.size()),
-                                    static_cast<uint32_t>(ids.size() - begin)});
-  cached_ids_.insert(cached_ids_.end(), ids.begin() + begin, ids.end());
-}
-
-// Applies the possible merge of lowest rank, the leftmost first, until none is left. The candidates
-// wait in a heap, so a piece of n bytes takes O(n log n) however long it is.
-void Encoder::MergePiece(std::string_view piece, std::vector<TokenId>& ids) {
-  const auto& whole = tokenizer_.whole_pieces_;
-  if (const auto found = whole.find(piece); found != whole.end()) {
-    ids.push_back(found->second);
-    return;
-  }
-  const auto size = static_cast<int32_t>(piece.size());
-  symbols_.clear();
-  candidates_.clear();
-  for (int32_t i = 0; i < size; ++i) {
-    const TokenId id = tokenizer_.byte_tokens_[static_cast<unsigned char>(piece[i])];
-    symbols_.push_back({id, i - 1, i + 1 < size ? i + 1 : -1});
-  }
-  for (int32_t i = 0; i + 1 < size; ++i) Propose(i);
-  const auto later = [](const Candidate& a, const Candidate& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
-  };
-  std::make_heap(candidates_.begin(), candidates_.end(), later);
-  while (!candidates_.empty()) {
-    std::pop_heap(candidates_.begin(), candidates_.end(), later);
-    const Candidate best = candidates_.back();
-    candidates_.pop_back();
-    Symbol& left = symbols_[best.position];
-    if (left.id != best.left || left.next < 0 || symbols_[left.next].id != best.right) continue;
-    Symbol& right = symbols_[left.next];
-    left.id = best.merged;
-    left.next = right.next;
-    right.id = -1;
-    if (left.next >= 0) symbols_[left.next].previous = best.position;
-    for (const int32_t position : {left.previous, best.position}) {
-      const size_t before = candidates_.size();
-      Propose(position);
-      if (candidates_.size() > before)
-        std::push_heap(candidates_.begin(), candidates_.end(), later);
-    }
-  }
-  for (int32_t i = 0; i >= 0; i = symbols_[i].next) ids.push_back(symbols_[i].id);
-}
-
-// Queues the merge of the symbol at `position` with the next one, if there is such a merge.
-void Encoder::Propose(int32_t position) {
-  if (position < 0 || symbols_[position].next < 0) return;
-  const TokenId left = symbols_[position].id;
-  const TokenId right = symbols_[symbols_[position].next].id;
-  if (const auto found = tokenizer_.merges_.find(PairKey(left, right));
-      found != tokenizer_.merges_.end()) {
-    candidates_.push_back({found->second.rank, position, left, right, found->second.merged});
-  }
 }
 
 }  // namespace sandglass

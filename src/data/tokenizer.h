@@ -17,11 +17,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "data/added_tokens.h"
+#include "data/merge_table.h"
+#include "data/piece_cache.h"
 #include "data/pre_tokenizer.h"
+#include "data/unicode.h"
 
 namespace sandglass {
-
-using TokenId = int32_t;
 
 // The special token that stands before every document.
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
@@ -33,11 +35,6 @@ struct Merge {
   TokenId merged = 0;
 };
 
-// A pair of tokens as one number, ordered as the pairs are.
-constexpr uint64_t PairKey(TokenId left, TokenId right) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-}
-
 // Whether a piece that is a token as a whole is looked up, or reached through merges like any other
 // ("ignore_merges" in tokenizer.json).
 enum class WholePieces { kMerge, kLookUp };
@@ -47,8 +44,6 @@ enum class WholePieces { kMerge, kLookUp };
 //   kCharacters  one token per character, and the tokens of its bytes where it has none
 //                (SentencePiece with byte fallback)
 enum class Symbols { kBytes, kCharacters };
-
-enum class Normalization { kNone, kNfc };
 
 // Whether text gets a space in front, so that its first word is the token it is elsewhere.
 //   kAlways             every stretch of text between added tokens does
@@ -83,6 +78,8 @@ struct TokenizerSpec {
   std::vector<TokenId> begin;
   std::vector<TokenId> end;
 
+  const AddedToken* FindAdded(TokenId id) const;  // null if it is none
+  bool IsAdded(TokenId id) const { return FindAdded(id) != nullptr; }
   bool IsSpecial(TokenId id) const;
 };
 
@@ -115,7 +112,8 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) = default;
   Tokenizer& operator=(Tokenizer&&) = default;
 
-  // From a tokenizer.json.
+  // From a file in any of the formats: tokenizer.json, tiktoken's rank files, Tekken,
+  // SentencePiece.
   static Tokenizer Load(const std::string& path);
   void Save(const std::string& path) const;
 
@@ -151,14 +149,18 @@ class Tokenizer {
 
  private:
   friend class Encoder;
-  struct RankedMerge {
-    int32_t rank = 0;
-    TokenId merged = 0;
+  // The names to look for in text as it is, and those to look for once it is normalized.
+  struct Names {
+    NameFinder raw;
+    NameFinder normalized;
   };
 
   void IndexTokens(const std::string& where);
+  void IndexCharacters(const std::string& where);
   void IndexMerges(const std::string& where);
+  void IndexNames();
   void CountBytes();
+  ByteSet BytesBeforeSpaces() const;
 
   TokenizerSpec spec_;
   std::string where_;
@@ -167,10 +169,16 @@ class Tokenizer {
   TokenId end_of_text_ = -1;
   TokenByteCounts byte_counts_;
   std::vector<bool> is_special_;
-  std::vector<TokenId> byte_tokens_;                            // [256]
-  std::unordered_map<uint64_t, RankedMerge> merges_;            // by PairKey
+  std::array<TokenId, 256> byte_tokens_{};
+  std::unordered_map<uint32_t, TokenId> character_tokens_;  // with kCharacters; by code point
+  MergeTable merges_;
   std::unordered_map<std::string_view, TokenId> whole_pieces_;  // filled for kLookUp; keys in spec_
+  Names text_names_;                                            // names that are always ids
+  Names all_names_;                                             // with those of special tokens
 };
+
+// What the name of a special token in a text means.
+enum class SpecialNames { kText, kIds };
 
 // Encodes with one thread's working memory and a cache of the words it has met.
 class Encoder {
@@ -178,20 +186,19 @@ class Encoder {
   // `tokenizer` must outlive the encoder.
   explicit Encoder(const Tokenizer& tokenizer);
 
-  // Appends the ids of `text` to `ids`. All of it counts as text: a special token's name in it is
-  // spelled out, never turned into that token.
-  void Encode(std::string_view text, std::vector<TokenId>& ids);
-  std::vector<TokenId> Encode(std::string_view text);
+  // Appends the ids of `text` to `ids`. Unless `names` says otherwise all of it counts as text: a
+  // special token's name in it is spelled out, never turned into that token.
+  void Encode(std::string_view text, std::vector<TokenId>& ids,
+              SpecialNames names = SpecialNames::kText);
+  std::vector<TokenId> Encode(std::string_view text, SpecialNames names = SpecialNames::kText);
+
+  // As Encode, with the special tokens around the text that the tokenizer is configured to put
+  // there (TokenizerSpec::begin and end), each once: names in the text that became them already are
+  // not doubled.
+  std::vector<TokenId> EncodeWithEnds(std::string_view text,
+                                      SpecialNames names = SpecialNames::kText);
 
  private:
-  struct CachedPiece {
-    uint32_t begin = 0;  // in cached_ids_
-    uint32_t count = 0;
-  };
-  struct PieceHash {
-    using is_transparent = void;
-    size_t operator()(std::string_view piece) const { return std::hash<std::string_view>{}(piece); }
-  };
   // A token of the piece being merged, in a list linked by index.
   struct Symbol {
     TokenId id = 0;
@@ -206,15 +213,25 @@ class Encoder {
     TokenId right = 0;
     TokenId merged = 0;
   };
+  enum class Place { kFirst, kLater };
 
+  void EncodeStretch(std::string_view text, Place place, const NameFinder& names,
+                     std::vector<TokenId>& ids);
+  void EncodeNormalized(std::string_view text, Place place, std::vector<TokenId>& ids);
   void EncodePiece(std::string_view piece, std::vector<TokenId>& ids);
   void MergePiece(std::string_view piece, std::vector<TokenId>& ids);
+  void MergeShort(std::vector<TokenId>& ids);
+  void MergeLong(std::vector<TokenId>& ids);
+  void AppendCharacter(std::string_view character);
   void Propose(int32_t position);
 
   const Tokenizer& tokenizer_;
   PieceReader pieces_;
-  std::unordered_map<std::string, CachedPiece, PieceHash, std::equal_to<>> cache_;
-  std::vector<TokenId> cached_ids_;
+  PieceCache cache_;
+  std::string normalized_;
+  std::string spaced_;
+  std::vector<TokenId> start_;  // the tokens that merging a piece begins with
+  std::vector<int32_t> ranks_;  // of the merge of each with the next one
   std::vector<Symbol> symbols_;
   std::vector<Candidate> candidates_;  // a heap
 };

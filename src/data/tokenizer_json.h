@@ -1,6 +1,7 @@
-// Hugging Face's tokenizer.json, as far as it describes a byte-level BPE tokenizer.
+// Hugging Face's tokenizer.json, as far as it describes a BPE tokenizer that can encode any text.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,10 +9,11 @@
 
 namespace sandglass {
 
-// Understood: model BPE; pre-tokenizer ByteLevel with its own (GPT-2) regex, or a Sequence of Split
-// by a regex and ByteLevel without one; decoder ByteLevel; special added tokens. Throws Error that
-// names the part for everything else that would change ids (normalizers, other models, ...).
-// `where` (the file) goes into the messages.
+// Understood: model BPE, byte-level (pre-tokenizers Split, Digits and ByteLevel, normalizers NFC
+// and NFKC) or with byte fallback (normalizers Prepend and Replace, or the pre-tokenizer
+// Metaspace); added tokens, special or not; TemplateProcessing. Throws Error that names the part
+// for everything else that would change ids (other normalizers, other models, ...). `where` (the
+// file) goes into the messages.
 TokenizerSpec ParseTokenizerJson(std::string_view json, const std::string& where);
 
 // The tokens that a new tokenizer starts from: kEndOfText, then the 256 bytes in the order of the
@@ -20,6 +22,8 @@ std::vector<std::string> BaseTokens();
 
 // Bytes as vocabularies spell them: one printable character for each, "Ġ" for a space.
 std::string SpellBytes(std::string_view bytes);
+// And back; nothing if there is a character that stands for no byte.
+std::optional<std::string> UnspellBytes(std::string_view spelling);
 
 // The canonical text: equal specs give equal bytes, and the reference library loads it.
 std::string FormatTokenizerJson(const TokenizerSpec& spec);

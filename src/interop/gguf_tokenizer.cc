@@ -1,0 +1,287 @@
+#include "interop/gguf_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "data/sentencepiece_model.h"
+#include "data/tokenizer_json.h"
+
+namespace sandglass {
+namespace {
+
+// Patterns as the original tokenizers have them; llama.cpp writes some in other words.
+constexpr std::string_view kNumber = R"(\p{N})";
+constexpr std::string_view kThreeNumbers = R"(\p{N}{1,3})";
+constexpr std::string_view kGpt2 =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kCl100k =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen35 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
+    R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kO200k =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kCjk = "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+";
+constexpr std::string_view kDeepSeekV3 =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
+    R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kFalcon = R"([\p{P}\$\+<=>\^~\|`]+)";
+constexpr std::string_view kThreeDigits = "[0-9][0-9][0-9]";
+// Characters as DeepSeek's first tokenizers group them.
+constexpr std::string_view kLineEnd = R"([\r\n])";
+constexpr std::string_view kSpacedLetters = R"(\s?\p{L}+)";
+constexpr std::string_view kSpacedPunctuation = R"(\s?\p{P}+)";
+constexpr std::string_view kEastAsian = "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+";
+
+// What llama.cpp does for a value of tokenizer.ggml.pre (its src/llama-vocab.cpp).
+struct PreTokenizerKind {
+  std::string_view name;
+  std::vector<std::string_view> splits;
+  WholePieces whole_pieces = WholePieces::kMerge;
+  bool adds_bos = false;  // where the file does not say
+};
+
+const std::vector<PreTokenizerKind>& KnownKinds() {
+  using enum WholePieces;
+  // The first of those that cut alike is the one that is written.
+  static const std::vector<PreTokenizerKind> kinds = {
+      {"gpt-2", {kGpt2}},
+      {"phi-2", {kGpt2}},
+      {"mpt", {kGpt2}},
+      {"olmo", {kGpt2}},
+      {"jais", {kGpt2}},
+      {"exaone4", {kGpt2}},
+      {"mellum", {kGpt2}},
+      {"smollm", {kNumber, kGpt2}},
+      {"starcoder", {kNumber, kGpt2}},
+      {"refact", {kNumber, kGpt2}},
+      {"command-r", {kNumber, kGpt2}},
+      {"codeshell", {kNumber, kGpt2}},
+      {"exaone", {kNumber, kGpt2}},
+      {"minerva-7b", {kNumber, kGpt2}},
+      {"dbrx", {kCl100k}},
+      {"smaug-bpe", {kCl100k}},
+      {"chatglm-bpe", {kCl100k}},
+      {"llama-bpe", {kCl100k}, kLookUp, true},
+      {"llama3", {kCl100k}, kLookUp, true},
+      {"llama-v3", {kCl100k}, kLookUp, true},
+      {"falcon3", {kCl100k}, kLookUp, true},
+      {"falcon-h1", {kCl100k}, kLookUp, true},
+      {"lfm2", {kCl100k}, kLookUp, true},
+      {"glm4", {kCl100k}, kLookUp},
+      {"qwen2", {kQwen2}},
+      {"deepseek-r1-qwen", {kQwen2}},
+      {"stablelm2", {kQwen2}},
+      {"megrez", {kQwen2}},
+      {"qwen35", {kQwen35}},
+      {"gpt-4o", {kO200k}},
+      {"llama4", {kO200k}},
+      {"tekken", {kTekken}, kLookUp, true},
+      {"deepseek-v3", {kThreeNumbers, kCjk, kDeepSeekV3}},
+      {"deepseek-coder", {kLineEnd, kSpacedLetters, kSpacedPunctuation, kEastAsian, kNumber}},
+      {"falcon", {kFalcon, kGpt2, kThreeDigits}},
+  };
+  return kinds;
+}
+
+class Reader {
+ public:
+  explicit Reader(const GgufFile& file) : file_(file) {}
+
+  TokenizerSpec Read() {
+    const auto model = file_.Get<std::string_view>("tokenizer.ggml.model");
+    if (!model) Fail("the file has no tokenizer", "tokenizer.ggml.model", "gpt2 or llama");
+    tokens_ = file_.Require<std::vector<std::string_view>>("tokenizer.ggml.tokens");
+    types_ = file_.Get<std::vector<int64_t>>("tokenizer.ggml.token_type")
+                 .value_or(std::vector<int64_t>(tokens_.size(),
+                                                static_cast<int64_t>(PieceType::kNormal)));
+    if (types_.size() != tokens_.size()) {
+      Fail(fmt::format("{} tokens have {} types", tokens_.size(), types_.size()),
+           "tokenizer.ggml.token_type");
+    }
+    if (*model == "gpt2") {
+      ReadByteLevel();
+    } else if (*model == "llama") {
+      ReadScored();
+    } else {
+      Fail(fmt::format("the tokenizer model \"{}\" is not supported", *model),
+           "tokenizer.ggml.model", "gpt2 (byte-level BPE) or llama (SentencePiece)");
+    }
+    ReadEnds();
+    return std::move(spec_);
+  }
+
+ private:
+  [[noreturn]] void Fail(std::string what, const char* key, std::string expected = "",
+                         std::string remedy = "") const {
+    throw Error({.what = std::move(what),
+                 .where = fmt::format("{}, {}", file_.path(), key),
+                 .expected = std::move(expected),
+                 .remedy = std::move(remedy)});
+  }
+
+  void ReadByteLevel();
+  void ReadMerges();
+  void ReadScored();
+  void ReadEnds();
+  PieceType TypeOf(size_t id) const { return static_cast<PieceType>(types_[id]); }
+
+  const GgufFile& file_;
+  std::vector<std::string_view> tokens_;
+  std::vector<int64_t> types_;
+  TokenizerSpec spec_;
+  bool adds_bos_ = false;
+};
+
+void Reader::ReadByteLevel() {
+  constexpr const char* kKey = "tokenizer.ggml.pre";
+  const auto name = file_.Get<std::string_view>(kKey);
+  const auto kind = std::ranges::find(KnownKinds(), name.value_or(""), &PreTokenizerKind::name);
+  if (kind == KnownKinds().end()) {
+    std::vector<std::string> names;
+    for (const PreTokenizerKind& known : KnownKinds()) names.emplace_back(known.name);
+    Fail(name ? fmt::format("unknown pre-tokenizer \"{}\"", *name)
+              : "the file does not say how text is cut before merging",
+         kKey, fmt::format("one of {}", fmt::join(names, ", ")),
+         name ? DidYouMean(*name, names)
+              : "convert the model again, with a program that writes this key");
+  }
+  spec_.splits.assign(kind->splits.begin(), kind->splits.end());
+  spec_.whole_pieces = kind->whole_pieces;
+  adds_bos_ = kind->adds_bos;
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    std::string text(tokens_[i]);
+    if (text.empty()) {
+      Fail(fmt::format("token {} is empty", id), "tokenizer.ggml.tokens");
+    }
+    switch (TypeOf(i)) {
+      case PieceType::kNormal:
+      case PieceType::kByte:
+        if (auto bytes = UnspellBytes(text)) {
+          text = *std::move(bytes);
+        } else {
+          Fail(fmt::format("token {} (\"{}\") is not spelled in the byte-level alphabet", id, text),
+               "tokenizer.ggml.tokens");
+        }
+        break;
+      case PieceType::kUserDefined:
+        spec_.added.push_back({.id = id, .special = false});
+        break;
+      case PieceType::kControl:
+      case PieceType::kUnknown:
+        spec_.added.push_back({.id = id});
+        break;
+      case PieceType::kUnused:  // fills up the vocabulary
+        text.clear();
+        break;
+      default:
+        Fail(fmt::format("token {} has the unknown type {}", id, types_[i]),
+             "tokenizer.ggml.token_type");
+    }
+    spec_.tokens.push_back(std::move(text));
+  }
+  ReadMerges();
+}
+
+void Reader::ReadMerges() {
+  constexpr const char* kKey = "tokenizer.ggml.merges";
+  std::unordered_map<std::string_view, TokenId> id_of;
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    if (TypeOf(i) != PieceType::kNormal && TypeOf(i) != PieceType::kByte) continue;
+    if (!id_of.emplace(tokens_[i], static_cast<TokenId>(i)).second) {
+      Fail(fmt::format("the token \"{}\" is twice in the vocabulary", tokens_[i]),
+           "tokenizer.ggml.tokens");
+    }
+  }
+  for (const std::string_view merge : file_.Require<std::vector<std::string_view>>(kKey)) {
+    const size_t space = merge.find(' ');
+    if (space == std::string_view::npos) {
+      Fail(fmt::format("the merge \"{}\" is not a pair of tokens", merge), kKey);
+    }
+    const std::string left(merge.substr(0, space));
+    const std::string right(merge.substr(space + 1));
+    const auto id = [&](const std::string& token) {
+      const auto found = id_of.find(token);
+      if (found == id_of.end()) {
+        Fail(fmt::format("the merge \"{}\" uses a token that is not in the vocabulary", merge),
+             kKey);
+      }
+      return found->second;
+    };
+    spec_.merges.push_back({id(left), id(right), id(left + right)});
+  }
+}
+
+void Reader::ReadScored() {
+  constexpr const char* kKey = "tokenizer.ggml.scores";
+  const auto scores = file_.Require<std::vector<double>>(kKey);
+  if (scores.size() != tokens_.size()) {
+    Fail(fmt::format("{} tokens have {} scores", tokens_.size(), scores.size()), kKey);
+  }
+  std::vector<ScoredPiece> pieces;
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    pieces.push_back({std::string(tokens_[i]), static_cast<float>(scores[i]), TypeOf(i)});
+  }
+  const bool leading_space = file_.Get<bool>("tokenizer.ggml.add_space_prefix").value_or(true);
+  adds_bos_ = true;
+  spec_ = SpecOfScoredPieces(pieces, leading_space ? LeadingSpace::kAlways : LeadingSpace::kNone,
+                             UserDefined::kApart, file_.path());
+}
+
+void Reader::ReadEnds() {
+  const auto token = [&](const char* key) -> std::optional<TokenId> {
+    const auto id = file_.Get<int64_t>(key);
+    if (!id) return std::nullopt;
+    if (*id < 0 || *id >= std::ssize(spec_.tokens)) {
+      Fail(fmt::format("the id {} is no token", *id), key,
+           fmt::format("0 to {}", spec_.tokens.size() - 1));
+    }
+    return static_cast<TokenId>(*id);
+  };
+  const auto bos = token("tokenizer.ggml.bos_token_id");
+  const auto eos = token("tokenizer.ggml.eos_token_id");
+  if (file_.Get<bool>("tokenizer.ggml.add_bos_token").value_or(adds_bos_) && bos) {
+    spec_.begin = {*bos};
+  }
+  if (file_.Get<bool>("tokenizer.ggml.add_eos_token").value_or(false) && eos) spec_.end = {*eos};
+}
+
+}  // namespace
+
+TokenizerSpec ReadGgufTokenizer(const GgufFile& file) { return Reader(file).Read(); }
+
+std::optional<std::string> GgufPreTokenizerName(const TokenizerSpec& spec) {
+  for (const PreTokenizerKind& kind : KnownKinds()) {
+    if (std::ranges::equal(spec.splits, kind.splits) && spec.whole_pieces == kind.whole_pieces) {
+      return std::string(kind.name);
+    }
+  }
+  return std::nullopt;
+}
+
+Tokenizer LoadAnyTokenizer(const std::string& path) {
+  const MappedFile file(path);
+  if (file.bytes().starts_with("GGUF")) {
+    return Tokenizer(ReadGgufTokenizer(GgufFile(file.bytes(), path)), path);
+  }
+  return Tokenizer::Load(path);
+}
+
+}  // namespace sandglass
