@@ -130,6 +130,7 @@ void Tokenizer::IndexNames() {
       if (spec_.leading_space == LeadingSpace::kAlways) normal.insert(0, 1, ' ');
       name = std::move(normal);
     }
+    if (name.empty()) continue;
     for (Names* names : {&text_names_, &all_names_}) {
       if (added.special && names == &text_names_) continue;
       (added.normalized ? names->normalized : names->raw).Add(name, added.id);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "data/sentencepiece_model.h"
 #include "data/tokenizer_json.h"
+#include "data/unicode.h"
 
 namespace sandglass {
 namespace {
@@ -168,8 +169,9 @@ void Reader::ReadByteLevel() {
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     std::string text(tokens_[i]);
-    if (text.empty()) {
-      Fail(fmt::format("token {} is empty", id), "tokenizer.ggml.tokens");
+    if (text.empty() || ValidUtf8Length(text) != text.size()) {
+      Fail(fmt::format("token {} is {}", id, text.empty() ? "empty" : "not valid UTF-8"),
+           "tokenizer.ggml.tokens");
     }
     switch (TypeOf(i)) {
       case PieceType::kNormal:
