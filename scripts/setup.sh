@@ -9,7 +9,7 @@ set -euo pipefail
 build_packages=(
   g++ cmake ninja-build pkg-config
   libdnnl-dev libhwy-dev libfmt-dev libtomlplusplus-dev nlohmann-json3-dev libsimdjson-dev
-  libcli11-dev libzstd-dev zlib1g-dev liblzma-dev libxxhash-dev libpcre2-dev
+  libcli11-dev libzstd-dev zlib1g-dev liblzma-dev libxxhash-dev libpcre2-dev libutf8proc-dev
   libsqlite3-dev libprotobuf-dev protobuf-compiler libjs-chart.js
 )
 test_packages=(libgtest-dev libgmock-dev chromium gzip xz-utils)

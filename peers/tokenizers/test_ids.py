@@ -51,6 +51,7 @@ def differences(ours, theirs, texts):
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 def test_ids(case, texts, tmp_path):
+    texts = [text for text in texts if case.comparable(text)]
     ours = encode(case.path, texts)
     found = differences(ours, case.reference()(texts), texts)
     assert not found, f"{len(found)} of {len(texts)} texts differ, such as {found[:3]}"

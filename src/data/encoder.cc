@@ -1,8 +1,11 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <span>
 #include <tuple>
 
+#include "base/error.h"
 #include "data/tokenizer.h"
 
 namespace sandglass {
@@ -15,6 +18,13 @@ constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 constexpr size_t kShortPiece = 48;
 
 constexpr int32_t kNoMerge = std::numeric_limits<int32_t>::max();
+
+[[noreturn]] void FailByte(char byte) {
+  throw Error({.what = fmt::format("the text holds the byte 0x{:02X}, which is not valid UTF-8",
+                                   static_cast<unsigned char>(byte)),
+               .expected = "UTF-8, since this tokenizer has no token for that byte",
+               .remedy = "convert the text to UTF-8, or use another tokenizer"});
+}
 
 }  // namespace
 
@@ -128,7 +138,9 @@ void Encoder::MergePiece(std::string_view piece, std::vector<TokenId>& ids) {
   start_.clear();
   if (tokenizer_.spec().symbols == Symbols::kBytes) {
     for (const char byte : piece) {
-      start_.push_back(tokenizer_.byte_tokens_[static_cast<unsigned char>(byte)]);
+      const TokenId id = tokenizer_.byte_tokens_[static_cast<unsigned char>(byte)];
+      if (id < 0) FailByte(byte);
+      start_.push_back(id);
     }
   } else {
     for (size_t i = 0; i < piece.size();) {
@@ -146,9 +158,7 @@ void Encoder::MergePiece(std::string_view piece, std::vector<TokenId>& ids) {
 }
 
 void Encoder::AppendCharacter(std::string_view character) {
-  const bool whole = character.size() == Utf8Length(character[0]) &&
-                     (character.size() > 1 || static_cast<unsigned char>(character[0]) < 0x80);
-  if (whole) {
+  if (character.size() == Utf8Length(character[0])) {
     const auto found = tokenizer_.character_tokens_.find(CodePoint(character.data()));
     if (found != tokenizer_.character_tokens_.end()) return start_.push_back(found->second);
   }

@@ -70,7 +70,7 @@ std::string ToPcre2(const std::string& regex, const std::string& where) {
     } else if (c == '[') {
       in_class = true;
     } else if (c == '}' && next == '+') {
-      FailRegex("the quantifier {...}+ is possessive in one dialect alone", where, regex);
+      FailRegex("the possessive quantifier {...}+ is not supported", where, regex);
     } else if (c == '^' || c == '$') {
       FailRegex(fmt::format("the anchor {} is not supported", c), where, regex);
     } else if (c == '(' && next == '?' &&

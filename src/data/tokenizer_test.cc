@@ -307,6 +307,17 @@ TEST(Tokenizer, RefusesAVocabularyThatCannotEncodeEveryText) {
   EXPECT_TRUE(Contains(FailureOf([&] { Tokenizer{without_a}; }).what, "0x61"));
 }
 
+TEST(Tokenizer, BytesThatNoTextHasMayLackTokens) {
+  TokenizerSpec spec;
+  spec.splits = {std::string(SplitRegex(SplitPattern::kGpt2))};
+  spec.tokens = BaseTokens();
+  spec.added = {{.id = 0}};
+  std::erase(spec.tokens, "\xC0");
+  const Tokenizer tokenizer(spec);
+  EXPECT_EQ(tokenizer.Decode(Encoder(tokenizer).Encode("\u6F22\xC1")), "\u6F22\xC1");
+  EXPECT_TRUE(Contains(FailureOf([&] { Encoder(tokenizer).Encode("a\xC0"); }).what, "0xC0"));
+}
+
 TEST(Tokenizer, BadFilesAndIdsGiveOneClearError) {
   const TestDirectory directory;
   const auto what = [&](const std::string& contents) {

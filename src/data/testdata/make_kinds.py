@@ -149,7 +149,7 @@ KINDS = {
         "byte_fallback",
         {"added_tokens": [
             added(0, "<unk>", True), added(1, "<s>", True), added(2, "</s>", True),
-            added(700, "waters", False),
+            added(600, "waters", False),
         ]},
     ),
 }
