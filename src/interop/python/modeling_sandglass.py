@@ -66,12 +66,6 @@ def eager_attention(module, query, key, value, attention_mask, scaling, dropout=
     return (weights @ value).transpose(1, 2), weights
 
 
-def attention_function(name):
-    if hasattr(ALL_ATTENTION_FUNCTIONS, "get_interface"):  # transformers 5
-        return ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention)
-    return ALL_ATTENTION_FUNCTIONS.get(name, eager_attention)
-
-
 class SandglassRMSNorm(nn.Module):
     def __init__(self, width, eps=1e-5):
         super().__init__()
@@ -118,7 +112,7 @@ class SandglassAttention(nn.Module):
             self.q_norm = SandglassRMSNorm(self.head_dim if per_head else q_width, eps)
             self.k_norm = SandglassRMSNorm(self.head_dim if per_head else kv_width, eps)
 
-    def forward(self, x, position_embeddings, attention_mask=None, cache=None, **kwargs):
+    def forward(self, x, position_embeddings, attention_mask=None, past_key_values=None, **kwargs):
         heads = (*x.shape[:-1], -1, self.head_dim)  # [B, T, H, E]
         query, key, value = self.q_proj(x), self.k_proj(x), self.v_proj(x).view(heads)
         if self.config.qk_norm == "full":
@@ -128,9 +122,13 @@ class SandglassAttention(nn.Module):
             query, key = self.q_norm(query), self.k_norm(key)
         query, key, value = (part.transpose(1, 2) for part in (query, key, value))
         query, key = rotate(query, *position_embeddings), rotate(key, *position_embeddings)
-        if cache is not None:
-            key, value = cache.update(key, value, self.layer_idx)
-        out, weights = attention_function(self.config._attn_implementation)(
+        if past_key_values is not None:
+            key, value = past_key_values.update(key, value, self.layer_idx)
+        # vLLM looks for this very assignment and call, to put its own attention in their place.
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention
+        )
+        out, weights = attend(
             self, query, key, value, attention_mask, scaling=self.scaling, dropout=0.0, **kwargs
         )
         return self.o_proj(out.reshape(*x.shape[:-1], -1).contiguous()), weights
@@ -215,7 +213,7 @@ class SandglassModel(SandglassPreTrainedModel):
                 x,
                 position_embeddings=rotation,
                 attention_mask=mask,
-                cache=cache,
+                past_key_values=cache,
                 position_ids=position_ids,
                 **kwargs,
             )
