@@ -191,9 +191,9 @@ TEST_F(Cli, ListsFiltersAndDiffsRuns) {
   Output("train run.toml --out runs/b --set train.batch=4");
   const Json all = OutputJson("runs list --json");
   ASSERT_EQ(all.size(), 2u);
-  EXPECT_EQ(all[0].at("path"), "runs/a");
+  EXPECT_EQ(all[0].at("directory"), "runs/a");
   EXPECT_EQ(all[0].at("status"), "finished");
-  const Json some = OutputJson("runs list --where 'batch = 4' --columns path,train.batch --json");
+  const Json some = OutputJson("runs list --where 'batch = 4' --columns directory,train.batch --json");
   ASSERT_EQ(some.size(), 1u);
   EXPECT_EQ(some[0].at("train.batch"), 4);
   const Json diff = OutputJson("runs diff runs/a runs/b --json");

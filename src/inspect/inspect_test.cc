@@ -44,14 +44,16 @@ TEST(Inspect, AShapeHasASnapshotForEverySeed) {
 }
 
 TEST(Inspect, KeysOfARunFileMakeTheModel) {
-  const InspectReport report =
-      InspectShapes({.targets = {"L2-d8-a2x4-f3x4", "L4-d8-a2x4-f1x12"},
-                     .overrides = {"model.norm=post", "model.depth_scaled_init=true"}});
+  const InspectReport report = InspectShapes(
+      {.targets = {"L2-d8-a2x4-f3x4", "L4-d8-a2x4-f1x12"},
+       .overrides = {"model.norm=post", "model.depth_scaled_init=true", "model.init_std=0.5"}});
   ASSERT_EQ(report.summary.size(), 2u);
-  EXPECT_EQ(report.summary[0].model, "L2-d8-a2x4-f3x4 hourglass norm=post depth_scaled_init=true");
+  EXPECT_EQ(report.summary[0].model,
+            "L2-d8-a2x4-f3x4 hourglass norm=post init_std=0.5 depth_scaled_init=true");
   EXPECT_EQ(report.summary[1].additions, 8);
-  EXPECT_NEAR(report.snapshots[1].init->stated, 0.02 / std::sqrt(8.0), 1e-15);
-  // A post-norm adds vectors of RMS one, whatever the depth.
+  EXPECT_NEAR(report.snapshots[1].init->stated, 0.5 / std::sqrt(8.0), 1e-15);
+  // A post-norm adds vectors of RMS one, unless the sub-layer's output is so short that the norm's
+  // epsilon counts.
   EXPECT_NEAR(report.snapshots[0].propagation.sub_layers[3].added_rms, 1.0, 0.1);
 }
 

@@ -73,7 +73,7 @@ Json ChartData(const InspectReport& report) {
            report.summary[group].at != snapshot.at) {
       ++group;
     }
-    json.push_back({{"name", snapshot.model + ", " + snapshot.at},
+    json.push_back({{"name", snapshot.at + ", " + snapshot.model},
                     {"seed", snapshot.seed},
                     {"group", group},
                     {"series", group % (kSeriesColors + 1)},

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "inspect/inspect.h"
@@ -69,20 +70,36 @@ std::string InitLine(const std::vector<Snapshot>& snapshots) {
       wrong == 0 ? "all as stated" : fmt::format("NOT as stated in {} models", wrong));
 }
 
+// Characters on the screen: bytes that do not continue a UTF-8 sequence.
+size_t Width(const std::string& text) {
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
 std::string SummaryTable(const InspectReport& report) {
-  size_t width = 8;
-  for (const SnapshotSummary& row : report.summary) width = std::max(width, row.model.size() + 2);
-  std::string out =
-      fmt::format("{:{}}{:<10}{:>6}{:>7}{:>15}{:>15}{:>15}{:>17}{:>16}{:>15}{:>14}\n", "model",
-                  width, "at", "seeds", "adds", "loss", "stream growth", "gradient", "least share",
-                  "last angle/pi", "entropy/max", "max logit");
+  std::vector<std::vector<std::string>> rows = {{"model", "at", "seeds", "adds", "loss", "stream x",
+                                                 "gradient x", "least share", "last angle/pi",
+                                                 "entropy/max", "max logit"}};
   for (const SnapshotSummary& row : report.summary) {
     const auto figure = [&](const SnapshotSummary::Figure& f) { return Spread(f, row.seeds); };
-    out += fmt::format("{:{}}{:<10}{:>6}{:>7}{:>15}{:>15}{:>15}{:>17}{:>16}{:>15}{:>14}\n",
-                       row.model, width, row.at, row.seeds, row.additions, figure(row.loss),
-                       figure(row.stream_growth), figure(row.gradient_growth),
-                       figure(row.smallest_share), figure(row.last_angle),
-                       figure(row.relative_entropy), figure(row.largest_logit));
+    rows.push_back({row.model, row.at, std::to_string(row.seeds), std::to_string(row.additions),
+                    figure(row.loss), figure(row.stream_growth), figure(row.gradient_growth),
+                    figure(row.smallest_share), figure(row.last_angle),
+                    figure(row.relative_entropy), figure(row.largest_logit)});
+  }
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
+  }
+  constexpr size_t kTextColumns = 2;  // to the left; figures stand to the right
+  std::string out;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string gap(widths[i] - Width(row[i]), ' ');
+      if (i > 0) out += "  ";
+      out += i < kTextColumns ? row[i] + gap : gap + row[i];
+    }
+    out += "\n";
   }
   return out;
 }

@@ -22,17 +22,18 @@ constexpr int kBusyMilliseconds = 5000;
 const std::vector<std::string>& UsualColumns() {
   static const std::vector<std::string> kColumns = {"run.name", "status",  "model.shape",
                                                     "matrices", "step",    "val_loss",
-                                                    "bpb",      "started", "path"};
+                                                    "bpb",      "started", "directory"};
   return kColumns;
 }
 
 std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
 
-// Tables and columns of a record, one table for each section; joined by the path.
+// Tables and columns of a record, one table for each section; joined by the
+// directory.
 std::string SchemaSql() {
-  std::string sql = "CREATE TABLE stamp (path TEXT PRIMARY KEY, value TEXT NOT NULL);";
+  std::string sql = "CREATE TABLE stamp (directory TEXT PRIMARY KEY, value TEXT NOT NULL);";
   for (const RecordSection& section : EmptyRecord().sections) {
-    sql += fmt::format("CREATE TABLE {} (path TEXT PRIMARY KEY", Quoted(section.name));
+    sql += fmt::format("CREATE TABLE {} (directory TEXT PRIMARY KEY", Quoted(section.name));
     for (const auto& [key, value] : section.fields) sql += ", " + Quoted(key);
     sql += ");";
   }
@@ -46,7 +47,7 @@ std::string FromSql() {
   std::string sql;
   for (const RecordSection& section : EmptyRecord().sections) {
     sql += (sql.empty() ? "" : " LEFT JOIN ") + Quoted(section.name) +
-           (sql.empty() ? "" : " USING (path)");
+           (sql.empty() ? "" : " USING (directory)");
   }
   return sql;
 }
@@ -195,7 +196,7 @@ IndexChanges RunIndex::Refresh(ProgressMode mode) {
   IndexChanges changes{.runs = static_cast<int64_t>(runs.size())};
   std::map<std::string, std::string> known;
   {
-    Statement stamps(database_, "SELECT path, value FROM stamp");
+    Statement stamps(database_, "SELECT directory, value FROM stamp");
     while (stamps.Step()) {
       known[stamps.Column(0).get<std::string>()] = stamps.Column(1).get<std::string>();
     }
@@ -226,11 +227,11 @@ IndexChanges RunIndex::Refresh(ProgressMode mode) {
   };
   for (const auto& [path, stamp] : known) {
     for (const RecordSection& section : EmptyRecord().sections) {
-      Statement forget(database_, "DELETE FROM " + Quoted(section.name) + " WHERE path = ?");
+      Statement forget(database_, "DELETE FROM " + Quoted(section.name) + " WHERE directory = ?");
       forget.Bind(1, path);
       forget.Step();
     }
-    Statement forget(database_, "DELETE FROM stamp WHERE path = ?");
+    Statement forget(database_, "DELETE FROM stamp WHERE directory = ?");
     forget.Bind(1, path);
     forget.Step();
   }
@@ -255,7 +256,7 @@ IndexChanges RunIndex::Refresh(ProgressMode mode) {
 }
 
 std::vector<std::string> RunIndex::Columns() const {
-  std::vector<std::string> columns = {"path"};
+  std::vector<std::string> columns = {"directory"};
   for (const RecordSection& section : EmptyRecord().sections) {
     for (const auto& [key, value] : section.fields) columns.push_back(section.name + "." + key);
   }
@@ -266,7 +267,8 @@ RunTable RunIndex::List(const RunQuery& query) const {
   const std::vector<std::string>& columns = query.columns.empty() ? UsualColumns() : query.columns;
   std::string sql = fmt::format("SELECT {} FROM {}", fmt::join(columns, ", "), FromSql());
   if (!query.where.empty()) sql += fmt::format(" WHERE ({})", query.where);
-  sql += fmt::format(" ORDER BY {}path", query.sort.empty() ? "" : query.sort + " NULLS LAST, ");
+  sql +=
+      fmt::format(" ORDER BY {}directory", query.sort.empty() ? "" : query.sort + " NULLS LAST, ");
   const ReadingOnly guard(database_);
   Statement select(database_, sql);
   if (!select.prepared()) {

@@ -21,7 +21,7 @@ namespace sandglass {
 // with one of another section is written section.column, as train.batch.
 struct RunQuery {
   std::string where;                 // "val_loss < 3.2 and shape like 'L4%'"; "": all
-  std::string sort;                  // "val_loss", "started desc"; "": by path
+  std::string sort;                  // "val_loss", "started desc"; "": by directory
   std::vector<std::string> columns;  // empty: a selection that fits a terminal
 };
 
