@@ -24,6 +24,7 @@ class Block(dict):
 class NemotronNasConfig(PretrainedConfig):
     model_type = "nemotron-nas"
 
-    def __init__(self, block_configs=(), **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, block_configs=(), max_position_embeddings=2048, **kwargs):
         self.block_configs = [Block(block) for block in block_configs]
+        self.max_position_embeddings = max_position_embeddings
+        super().__init__(**kwargs)
