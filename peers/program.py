@@ -36,13 +36,13 @@ def join(ids) -> str:
 
 def logits(model, ids, out: pathlib.Path) -> np.ndarray:
     """[T, V] of any model that the program can load."""
-    sandglass("logits", model, "--ids", join(ids), "--out", out)
+    sandglass("logits", model, "--ids", join(ids), "--threads", 1, "--out", out)
     return np.load(out)
 
 
 def gradients(model, ids, out: pathlib.Path) -> dict[str, np.ndarray]:
     """Of the mean next-token cross-entropy over `ids`, by Sandglass's parameter names."""
-    sandglass("logits", model, "--ids", join(ids), "--gradients", out)
+    sandglass("logits", model, "--ids", join(ids), "--threads", 1, "--gradients", out)
     return load_file(out)
 
 
