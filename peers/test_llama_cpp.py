@@ -55,7 +55,11 @@ def test_logits(case, exported, tmp_path, record):
     assert record("logits: absolute, llama.cpp f32", case[0], np.abs(exact - ours).max()) < 1e-4
     default = llama.logits(file, ids, llama.DEFAULT)[:, : ours.shape[1]]
     assert record("logits: absolute, llama.cpp default", case[0], np.abs(default - ours).max()) < 5e-3
-    assert (default.argmax(-1) == ours.argmax(-1)).all()
+    # The same likeliest token, wherever the two likeliest are further apart than that.
+    second, first = np.sort(ours, -1)[:, -2:].T
+    differs = default.argmax(-1) != ours.argmax(-1)
+    record("positions of 201 with another token, default", case[0], differs.sum())
+    assert not (differs & (first - second > 5e-3)).any()
 
 
 @pytest.mark.parametrize("case", GGUF_CASES, ids=case_name)

@@ -29,7 +29,8 @@ def answers(trained, tmp_path_factory) -> dict:
     for case in CASES:
         for route in ("hf", "vllm") if runs_natively(case) else ("hf",):
             out = place / f"{route}-{case_name(case)}"
-            program.sandglass("export", trained(case).path, "--to", route, "--out", out)
+            call = ["export", trained(case).path, "--to", route, "--context", 256, "--out", out]
+            program.sandglass(*call)
             models[out.name] = str(out)
     request, answer = place / "request.json", place / "answer.npz"
     request.write_text(json.dumps({"models": models, "ids": ids(trained)}))

@@ -84,6 +84,16 @@ std::vector<PlacedParam> PlacedParams(const ExportJob& job) {
     const ConstView value = values.at(place.param);
     placed.push_back({std::move(place), value});
   }
+  if (job.route.architecture == Architecture::kGgufOlmo2 &&
+      job.config.embeddings == Embeddings::kTied) {
+    // llama.cpp requires an output matrix in files of this architecture.
+    const ConstView embedding = values.at("embedding");
+    placed.push_back({{.name = "output.weight",
+                       .param = "embedding",
+                       .rows = job.config.vocabulary,
+                       .cols = embedding.cols},
+                      embedding});
+  }
   return placed;
 }
 

@@ -100,6 +100,10 @@ void RouteToGguf(const ModelConfig& config, ExportRoute& route) {
     route.architecture = Architecture::kGgufQwen3;
   } else if (IsOlmo2(config) && shape.attention_width() == shape.d_model) {
     route.architecture = Architecture::kGgufOlmo2;
+    if (config.embeddings == Embeddings::kTied) {
+      route.notes.push_back(
+          "llama.cpp's olmo2 has no tied embeddings: the file holds the matrix twice");
+    }
   } else if (config.norm == NormPlacement::kPre) {
     route.limit = {fmt::format("llama.cpp has no model that is {}", Describe(config)),
                    other + "qk_norm = \"none\""};
