@@ -129,6 +129,10 @@ void ProfilingBackend::Zero(View x) {
   Timed(OpClass::kOptimizer, [&] { inner_.Zero(x); });
 }
 
+void ProfilingBackend::Blend(View y, ConstView x, const BlendSpec& spec) {
+  Timed(OpClass::kOptimizer, [&] { inner_.Blend(y, x, spec); });
+}
+
 double ProfilingBackend::SquaredNorm(ConstView x) {
   return Timed(OpClass::kOptimizer, [&] { return inner_.SquaredNorm(x); });
 }

@@ -74,6 +74,7 @@ class ProfilingBackend final : public Backend {
   LossSums CrossEntropyBackward(View logits_to_gradient, std::span<const int32_t> targets,
                                 const CrossEntropySpec& spec) override;
   void Zero(View x) override;
+  void Blend(View y, ConstView x, const BlendSpec& spec) override;
   double SquaredNorm(ConstView x) override;
   void AdamW(View values, View m, View v, ConstView grads, const AdamWSpec& spec) override;
 

@@ -21,8 +21,10 @@ void Attention::Declare(ParamTable& params) {
   const int64_t q_width = shape_.attention_width();
   const int64_t kv_width = shape_.kv_width();
   residual_.Declare(params, name_ + ".norm");
-  params.Declare(w_qkv_, name_ + ".w_qkv", ParamRole::kAttention, q_width + 2 * kv_width,
-                 shape_.d_model, init_);
+  params
+      .Declare(w_qkv_, name_ + ".w_qkv", ParamRole::kAttention, q_width + 2 * kv_width,
+               shape_.d_model, init_)
+      .packed_rows = {q_width, kv_width, kv_width};
   params.Declare(w_o_, name_ + ".w_o", ParamRole::kAttention, shape_.d_model, q_width,
                  output_init_);
   if (qk_norm_ == QkNorm::kNone) return;

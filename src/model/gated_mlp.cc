@@ -16,7 +16,8 @@ GatedMlp::GatedMlp(const ModelConfig& config, int layer, int index)
 
 void GatedMlp::Declare(ParamTable& params) {
   residual_.Declare(params, name_ + ".norm");
-  params.Declare(w_gate_up_, name_ + ".w_gate_up", ParamRole::kFfn, 2 * width_, d_model_, init_);
+  params.Declare(w_gate_up_, name_ + ".w_gate_up", ParamRole::kFfn, 2 * width_, d_model_, init_)
+      .packed_rows = {width_, width_};
   params.Declare(w_down_, name_ + ".w_down", ParamRole::kFfn, d_model_, width_, output_init_);
 }
 

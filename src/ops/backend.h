@@ -104,6 +104,11 @@ struct AdamWSpec {
   double grad_scale = 1.0;   // clipping factor
 };
 
+struct BlendSpec {
+  double y = 0.0;
+  double x = 0.0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -127,8 +132,8 @@ class Backend {
   // be x itself when spec.into is kOverwrite.
   virtual void RmsNorm(View y, View inverse_rms, ConstView x, ConstView gain,
                        const RmsNormSpec& spec) = 0;
-  // dx [M, D] (+)= gradient (spec.into); dgain += gradient, always. dx may be dy itself when
-  // spec.into is kOverwrite.
+  // dx [M, D] (+)= gradient (spec.into); dgain += gradient, always, summed in an order that does
+  // not depend on the number of threads. dx may be dy itself when spec.into is kOverwrite.
   virtual void RmsNormBackward(View dx, View dgain, ConstView dy, ConstView x,
                                ConstView inverse_rms, ConstView gain, const RmsNormSpec& spec) = 0;
 
@@ -162,7 +167,11 @@ class Backend {
                                         const CrossEntropySpec& spec) = 0;
 
   virtual void Zero(View x) = 0;
-  // Sum of squares of all elements, in double.
+  // y = spec.y y + spec.x x, each element computed in double and rounded once. y is not read if
+  // spec.y is 0. y may be x itself.
+  virtual void Blend(View y, ConstView x, const BlendSpec& spec) = 0;
+  // Sum of squares of all elements, in double, added up in an order that does not depend on the
+  // number of threads.
   virtual double SquaredNorm(ConstView x) = 0;
   // All views [1, N]: the same range of the four slabs.
   virtual void AdamW(View values, View m, View v, ConstView grads, const AdamWSpec& spec) = 0;

@@ -270,6 +270,50 @@ TEST(CpuBackend, CopyZeroAndSquaredNorm) {
   }
 }
 
+TEST(CpuBackend, BlendRoundsOnceAndOverwritesWhatIsNotRead) {
+  for (const int width : {1, 3, 17, 64, 129}) {
+    for (const int rows : RowCounts(width)) {
+      for (const BlendSpec& spec :
+           {BlendSpec{0.999, 1e-3}, BlendSpec{1.0, -0.3}, BlendSpec{0, 2}}) {
+        RandomStream random(3, "blend");
+        Tensor x(rows, width, random), y(rows, width, random);
+        if (spec.y == 0.0) y.Set([](int64_t, int64_t) { return NAN; });
+        const Op op = [&](Backend& ops) {
+          ops.Blend(y.In(ops), x.In(ops), spec);
+          return std::vector<double>{};
+        };
+        ASSERT_NO_FATAL_FAILURE(ExpectMatchesReference({&x, &y}, op, Tolerance{kUnitRoundoff}));
+      }
+    }
+  }
+}
+
+// Resuming a run with another number of threads rounds as before.
+TEST(CpuBackend, SumsDoNotDependOnTheNumberOfThreads) {
+  constexpr int kRows = 700, kCols = 96;
+  RandomStream random(7, "threads");
+  Tensor x(kRows, kCols, random), dy(kRows, kCols, random), inverse_rms(kRows, 1, random);
+  Tensor gain(1, kCols, random);
+  std::vector<int32_t> targets(kRows);
+  for (int32_t& target : targets) target = static_cast<int32_t>(random.NextBelow(kCols));
+  std::vector<double> first;
+  for (const int threads : {1, 2, 3, 7}) {
+    const auto cpu = MakeCpuBackend(threads);
+    Tensor dx(kRows, kCols, random), dgain(1, kCols, random);
+    dgain.Set([](int64_t, int64_t) { return 0.0; });
+    cpu->RmsNormBackward(dx.In(*cpu), dgain.In(*cpu), dy.In(*cpu), x.In(*cpu), inverse_rms.In(*cpu),
+                         gain.In(*cpu), {});
+    const LossSums sums = cpu->CrossEntropy({}, x.In(*cpu), targets, {.vocabulary = kCols});
+    std::vector<double> results = {cpu->SquaredNorm(x.In(*cpu)), sums.cross_entropy, sums.z_loss};
+    const float* const gains = dgain.In(*cpu).Row<float>();
+    results.insert(results.end(), gains, gains + kCols);
+    std::vector<float> packed(200'001, 0.3f);
+    results.push_back(cpu->SquaredNorm(ViewOf(packed.data(), 1, std::ssize(packed))));
+    if (first.empty()) first = results;
+    EXPECT_EQ(results, first) << threads << " threads";
+  }
+}
+
 TEST(CpuBackend, PackedBuffersAreCutAnywhere) {
   std::vector<float> x(100003, 0.5f), y(100003, 1.0f);
   ForEachCpu([&](Backend& cpu) {

@@ -12,16 +12,22 @@ constexpr int64_t kSlabAlignmentElements = kAlignmentBytes / 2;
 
 }  // namespace
 
-void ParamTable::Declare(Param& param, std::string name, ParamRole role, int64_t rows, int64_t cols,
-                         ParamInit init) {
+ParamSpec& ParamTable::Declare(Param& param, std::string name, ParamRole role, int64_t rows,
+                               int64_t cols, ParamInit init) {
   for (const ParamSpec& spec : specs_) {
     SANDGLASS_CHECK(spec.name != name, "two parameters of the same name");
   }
-  ParamSpec spec{std::move(name), role, rows, cols, init, slab_elements_, &param};
+  ParamSpec spec{.name = std::move(name),
+                 .role = role,
+                 .rows = rows,
+                 .cols = cols,
+                 .init = init,
+                 .offset = slab_elements_,
+                 .param = &param};
   const int64_t padded = (spec.elements() + kSlabAlignmentElements - 1) / kSlabAlignmentElements *
                          kSlabAlignmentElements;
   slab_elements_ += padded;
-  specs_.push_back(std::move(spec));
+  return specs_.emplace_back(std::move(spec));
 }
 
 int64_t ParamTable::elements() const {

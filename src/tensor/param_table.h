@@ -35,6 +35,9 @@ struct ParamSpec {
   int64_t rows;
   int64_t cols;
   ParamInit init;
+  // Rows of each logical matrix where several are packed one below the other (q, k and v; gate and
+  // up); empty for a parameter that is one matrix.
+  std::vector<int64_t> packed_rows = {};
   int64_t offset = 0;  // elements from the start of a slab; valid in every slab alike
   Param* param = nullptr;
 
@@ -47,9 +50,10 @@ class ParamTable {
   ParamTable(const ParamTable&) = delete;
   ParamTable& operator=(const ParamTable&) = delete;
 
-  // Adds a parameter; `param` must not move afterwards. Names are unique.
-  void Declare(Param& param, std::string name, ParamRole role, int64_t rows, int64_t cols,
-               ParamInit init);
+  // Adds a parameter; `param` must not move afterwards. Names are unique. The result is valid until
+  // the next call.
+  ParamSpec& Declare(Param& param, std::string name, ParamRole role, int64_t rows, int64_t cols,
+                     ParamInit init);
 
   const std::vector<ParamSpec>& specs() const { return specs_; }
   // Parameters, without the padding between them.

@@ -15,6 +15,10 @@ namespace {
 
 // A thread gets at least this many elements: fewer take less time than waking it.
 constexpr int64_t kMinimumElements = 8192;
+// Sums over many rows are made of at most this many parts, cut by the size of the problem alone, so
+// that rounding does not depend on the number of threads. More parts than threads, few enough that
+// adding them up costs nothing.
+constexpr int64_t kMostParts = 64;
 // Floats of a cache line: two threads never write to the same one.
 constexpr int64_t kLineFloats = kAlignmentBytes / 4;
 
@@ -26,6 +30,20 @@ cpu::Split ColumnSplit(ConstView view) {
           .minimum = kMinimumElements / std::max<int64_t>(1, view.rows) + 1,
           .multiple = kLineFloats};
 }
+
+// Rows in parts of equal size, the last one shorter.
+struct Parts {
+  int64_t rows = 0;
+  int64_t part_rows = 0;
+
+  explicit Parts(ConstView view)
+      : rows(view.rows),
+        part_rows(std::max(kMinimumElements / std::max<int64_t>(1, view.cols) + 1,
+                           (view.rows + kMostParts - 1) / kMostParts)) {}
+  int64_t count() const { return (rows + part_rows - 1) / part_rows; }
+  int64_t begin(int64_t part) const { return part * part_rows; }
+  int64_t size(int64_t part) const { return std::min(part_rows, rows - begin(part)); }
+};
 
 // Packed rows as one long row, so that work can be cut anywhere.
 template <class AnyView>
@@ -106,22 +124,25 @@ class CpuBackend final : public Backend {
     });
   }
 
-  // Every thread sums its rows' part of dgain apart; the parts are then added in order.
+  // Every part of the rows sums its dgain apart; the parts are then added in order.
   void RmsNormBackward(View dx, View dgain, ConstView dy, ConstView x, ConstView inverse_rms,
                        ConstView gain, const RmsNormSpec& spec) override {
     SANDGLASS_CHECK(SameShape(dx, x) && SameShape(dy, x), "norm gradient sizes");
     SANDGLASS_CHECK(SameShape(dgain, gain), "gain gradient sizes");
     CheckNorm(inverse_rms, x, gain, spec);
-    ReserveWorkspaces(gain.cols);
-    const auto dgain_of = [&](int part) { return ViewOf(Workspace(part), 1, gain.cols); };
-    const int parts = team_.Ranges(RowSplit(x), [&](int part, int64_t begin, int64_t end) {
-      const int64_t rows = end - begin;
+    const Parts parts(x);
+    const int64_t stride = (gain.cols + kLineFloats - 1) / kLineFloats * kLineFloats;
+    Reserve(partial_gains_, parts.count() * stride);
+    const auto dgain_of = [&](int64_t part) {
+      return ViewOf(reinterpret_cast<float*>(partial_gains_.data()) + part * stride, 1, gain.cols);
+    };
+    ForEachPart(parts, [&](int64_t part, int64_t begin, int64_t rows) {
       const View dgain_part = dgain_of(part);
       std::fill_n(dgain_part.Row<float>(), gain.cols, 0.0f);
       cpu::RmsNormBackward(dx.Rows(begin, rows), dgain_part, dy.Rows(begin, rows),
                            x.Rows(begin, rows), inverse_rms.Rows(begin, rows), gain, spec);
     });
-    for (int part = 0; part < parts; ++part) cpu::Add(dgain, dgain_of(part));
+    for (int64_t part = 0; part < parts.count(); ++part) cpu::Add(dgain, dgain_of(part));
   }
 
   void Rope(View x, ConstView cosines, ConstView sines, std::span<const int32_t> positions,
@@ -229,22 +250,31 @@ class CpuBackend final : public Backend {
     });
   }
 
-  double SquaredNorm(ConstView x) override {
-    x = Flat(x);
-    std::vector<double>& sums = partial_norms_;
-    sums.assign(team_.threads(), 0.0);
-    if (x.rows == 1) {
-      team_.Ranges(ColumnSplit(x), [&](int part, int64_t begin, int64_t end) {
-        sums[part] = cpu::SquaredNorm(x.Columns(begin, end - begin));
+  void Blend(View y, ConstView x, const BlendSpec& spec) override {
+    SANDGLASS_CHECK(SameShape(y, x), "blend sizes");
+    if (y.contiguous() && x.contiguous()) {
+      y = Flat(y);
+      x = Flat(x);
+      team_.Ranges(ColumnSplit(y), [&](int, int64_t begin, int64_t end) {
+        cpu::Blend(y.Columns(begin, end - begin), x.Columns(begin, end - begin), spec);
       });
-    } else {
-      team_.Ranges(RowSplit(x), [&](int part, int64_t begin, int64_t end) {
-        sums[part] = cpu::SquaredNorm(x.Rows(begin, end - begin));
-      });
+      return;
     }
-    double sum = 0.0;
-    for (const double part : sums) sum += part;
-    return sum;
+    team_.Ranges(RowSplit(y), [&](int, int64_t begin, int64_t end) {
+      cpu::Blend(y.Rows(begin, end - begin), x.Rows(begin, end - begin), spec);
+    });
+  }
+
+  double SquaredNorm(ConstView x) override {
+    if (x.contiguous()) {
+      // As rows of one length and a rest.
+      const int64_t rows = x.elements() / kMinimumElements;
+      const int64_t rest = rows * kMinimumElements;
+      const ConstView flat = Flat(x);
+      return SquaredNormOfRows({x.data, x.dtype, rows, kMinimumElements, kMinimumElements}) +
+             cpu::SquaredNorm(flat.Columns(rest, flat.cols - rest));
+    }
+    return SquaredNormOfRows(x);
   }
 
   void AdamW(View values, View m, View v, ConstView grads, const AdamWSpec& spec) override {
@@ -298,29 +328,53 @@ class CpuBackend final : public Backend {
     }
   }
 
+  // Calls body(part, begin, rows) for all parts, divided among the threads.
+  template <class Body>
+  void ForEachPart(const Parts& parts, const Body& body) {
+    team_.Ranges({.count = parts.count()}, [&](int, int64_t first, int64_t last) {
+      for (int64_t part = first; part < last; ++part) {
+        body(part, parts.begin(part), parts.size(part));
+      }
+    });
+  }
+
   // Sums what kernel(begin, rows) returns for each part of the rows, in order.
   template <class Kernel>
   LossSums SumOverRows(ConstView view, const Kernel& kernel) {
-    partial_losses_.assign(team_.threads(), LossSums{});
-    team_.Ranges(RowSplit(view), [&](int part, int64_t begin, int64_t end) {
-      partial_losses_[part] = kernel(begin, end - begin);
+    const Parts parts(view);
+    partial_losses_.resize(kMostParts);
+    ForEachPart(parts, [&](int64_t part, int64_t begin, int64_t rows) {
+      partial_losses_[part] = kernel(begin, rows);
     });
     LossSums sums;
-    for (const LossSums& part : partial_losses_) sums += part;
+    for (int64_t part = 0; part < parts.count(); ++part) sums += partial_losses_[part];
     return sums;
   }
 
-  // Gives every thread at least this much scratch memory of its own; takes memory only when an op
-  // needs more than any before.
+  double SquaredNormOfRows(ConstView x) {
+    const Parts parts(x);
+    partial_norms_.resize(kMostParts);
+    ForEachPart(parts, [&](int64_t part, int64_t begin, int64_t rows) {
+      partial_norms_[part] = cpu::SquaredNorm(x.Rows(begin, rows));
+    });
+    double sum = 0.0;
+    for (int64_t part = 0; part < parts.count(); ++part) sum += partial_norms_[part];
+    return sum;
+  }
+
+  // Takes memory only when an op needs more than any before.
+  static void Reserve(AlignedBytes& bytes, int64_t floats) {
+    if (bytes.size_bytes() < floats * 4) bytes = AlignedBytes(floats * 4);
+  }
+  // Gives every thread at least this much scratch memory of its own.
   void ReserveWorkspaces(int64_t floats) {
-    for (AlignedBytes& bytes : workspaces_) {
-      if (bytes.size_bytes() < floats * 4) bytes = AlignedBytes(floats * 4);
-    }
+    for (AlignedBytes& bytes : workspaces_) Reserve(bytes, floats);
   }
   float* Workspace(int thread) { return reinterpret_cast<float*>(workspaces_[thread].data()); }
 
   cpu::Team team_;
   std::vector<AlignedBytes> workspaces_;
+  AlignedBytes partial_gains_;
   std::vector<LossSums> partial_losses_;
   std::vector<double> partial_norms_;
 };

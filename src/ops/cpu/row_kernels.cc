@@ -212,6 +212,30 @@ LossSums CrossEntropyBackward(View logits, std::span<const int32_t> targets,
   return sums;
 }
 
+void Blend(View y, ConstView x, const BlendSpec& spec) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> df;
+  const int64_t lanes = hn::Lanes(d);
+  const auto x_factor = hn::Set(d, spec.x);
+  const auto y_factor = hn::Set(d, spec.y);
+  for (int64_t m = 0; m < y.rows; ++m) {
+    float* const y_row = y.Row<float>(m);
+    const float* const x_row = x.Row<float>(m);
+    int64_t i = 0;
+    for (; i + lanes <= y.cols; i += lanes) {
+      const auto term = hn::Mul(x_factor, hn::PromoteTo(d, hn::LoadU(df, x_row + i)));
+      const auto kept = spec.y == 0.0
+                            ? hn::Zero(d)
+                            : hn::Mul(y_factor, hn::PromoteTo(d, hn::LoadU(df, y_row + i)));
+      hn::StoreU(hn::DemoteTo(df, hn::Add(kept, term)), df, y_row + i);
+    }
+    for (; i < y.cols; ++i) {
+      const double kept = spec.y == 0.0 ? 0.0 : spec.y * y_row[i];
+      y_row[i] = static_cast<float>(kept + spec.x * x_row[i]);
+    }
+  }
+}
+
 // Squares of floats are exact in double.
 double SquaredNorm(ConstView x) {
   const hn::ScalableTag<double> d;
@@ -289,6 +313,7 @@ HWY_EXPORT(SwiGlu);
 HWY_EXPORT(SwiGluBackward);
 HWY_EXPORT(CrossEntropy);
 HWY_EXPORT(CrossEntropyBackward);
+HWY_EXPORT(Blend);
 HWY_EXPORT(SquaredNorm);
 HWY_EXPORT(AdamW);
 
@@ -325,6 +350,8 @@ LossSums CrossEntropyBackward(View logits, std::span<const int32_t> targets,
                               const CrossEntropySpec& spec) {
   return HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(logits, targets, spec);
 }
+
+void Blend(View y, ConstView x, const BlendSpec& spec) { HWY_DYNAMIC_DISPATCH(Blend)(y, x, spec); }
 
 double SquaredNorm(ConstView x) { return HWY_DYNAMIC_DISPATCH(SquaredNorm)(x); }
 

@@ -31,6 +31,7 @@ LossSums CrossEntropy(std::span<double> token_loss, ConstView logits,
 LossSums CrossEntropyBackward(View logits_to_gradient, std::span<const int32_t> targets,
                               const CrossEntropySpec& spec);
 
+void Blend(View y, ConstView x, const BlendSpec& spec);
 double SquaredNorm(ConstView x);
 void AdamW(View values, View m, View v, ConstView grads, const AdamWSpec& spec);
 

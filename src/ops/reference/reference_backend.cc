@@ -232,6 +232,16 @@ class ReferenceBackend final : public Backend {
     for (int64_t m = 0; m < x.rows; ++m) std::fill_n(x.Row<T>(m), x.cols, T{0});
   }
 
+  void Blend(View y, ConstView x, const BlendSpec& spec) override {
+    SANDGLASS_CHECK(y.rows == x.rows && y.cols == x.cols, "blend sizes");
+    for (int64_t m = 0; m < y.rows; ++m) {
+      for (int64_t d = 0; d < y.cols; ++d) {
+        const double kept = spec.y == 0.0 ? 0.0 : spec.y * At(y, m, d);
+        At(y, m, d) = static_cast<T>(kept + spec.x * At(x, m, d));
+      }
+    }
+  }
+
   double SquaredNorm(ConstView x) override {
     double sum = 0.0;
     for (int64_t m = 0; m < x.rows; ++m) {
