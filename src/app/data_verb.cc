@@ -10,6 +10,7 @@
 #include "compare/compare.h"
 #include "data/samples.h"
 #include "train/run_directory.h"
+#include "train/schedule.h"
 
 namespace sandglass {
 namespace {
@@ -62,8 +63,10 @@ void RunShow(const ShowFlags& flags) {
   const TrainSamples samples(data.train, length, order.train.seed);
   std::vector<TokenId> ids(length), targets(length);
   Json list = Json::array();
-  for (int b = 0; b < order.train.batch; ++b) {
-    const int64_t position = FirstPosition(flags.step, order.train.batch) + b;
+  const int64_t first = SequencesBefore(order.train, flags.step);
+  const int batch = BatchAt(order.train, flags.step);
+  for (int b = 0; b < batch; ++b) {
+    const int64_t position = first + b;
     const SampleRef ref = samples.At(position);
     samples.Fill(position, ids, targets);
     list.push_back({{"position", ref.position},
@@ -78,14 +81,14 @@ void RunShow(const ShowFlags& flags) {
   if (flags.json) {
     const Json json = {{"step", flags.step},
                        {"seed", order.train.seed},
-                       {"batch", order.train.batch},
+                       {"batch", batch},
                        {"length", length},
                        {"samples", list}};
     // A sample may begin or end inside a character.
     return Print(json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n");
   }
   Print(fmt::format("step {}: {} sequences of {} tokens, seed {}\n", WithThousands(flags.step),
-                    order.train.batch, length, order.train.seed));
+                    batch, length, order.train.seed));
   for (const Json& sample : list) {
     Print(fmt::format("\nposition {}  epoch {}  sample {}  tokens from {} of {}\n{}\n",
                       sample["position"].get<int64_t>(), sample["epoch"].get<int64_t>(),

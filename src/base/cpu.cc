@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -37,30 +38,52 @@ double QuotaOf(const std::string& directory) {
   return quota_us > 0 && period > 0 ? quota_us / period : HUGE_VAL;
 }
 
-// The tightest quota of this process's cgroup and of its ancestors.
-double CgroupQuotaCpus() {
-  double quota = HUGE_VAL;
+// Calls visit(directory) for this process's cgroups that `controller` belongs to, and for their
+// ancestors.
+void ForEachCgroup(const std::string& controller,
+                   const std::function<void(const std::string&)>& visit) {
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {  // "0::/a/b" or "4:cpu,cpuacct:/a/b"
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (!controllers.empty() && controllers.find("cpu") == std::string::npos) continue;
-    const std::string root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
+    if (!controllers.empty() && controllers.find(controller) == std::string::npos) continue;
+    const std::string root = "/sys/fs/cgroup" + (controllers.empty() ? "" : "/" + controller);
     std::string path = line.substr(second + 1);
     while (true) {
-      quota = std::min(quota, QuotaOf(root + path));
+      visit(root + path);
       if (path.empty() || path == "/") break;
       path.resize(path.rfind('/'));
     }
   }
+}
+
+// The tightest quota of this process's cgroup and of its ancestors.
+double CgroupQuotaCpus() {
+  double quota = HUGE_VAL;
+  ForEachCgroup("cpu",
+                [&](const std::string& directory) { quota = std::min(quota, QuotaOf(directory)); });
   return quota;
 }
 
-// A "Name:   123 kB" line of /proc/self/status.
-std::optional<int64_t> StatusKilobytes(const std::string& name) {
-  std::ifstream file("/proc/self/status");
+// Bytes left below the limit of one cgroup directory, or nothing if it has none. Version 2 writes
+// memory.max ("max" without a limit), version 1 memory.limit_in_bytes.
+std::optional<int64_t> MemoryLeftOf(const std::string& directory) {
+  int64_t limit = 0, used = 0;
+  if (std::ifstream(directory + "/memory.max") >> limit) {
+    if (std::ifstream(directory + "/memory.current") >> used)
+      return std::max<int64_t>(0, limit - used);
+  } else if (std::ifstream(directory + "/memory.limit_in_bytes") >> limit) {
+    if (std::ifstream(directory + "/memory.usage_in_bytes") >> used)
+      return std::max<int64_t>(0, limit - used);
+  }
+  return std::nullopt;
+}
+
+// A "Name:   123 kB" line of a file in /proc.
+std::optional<int64_t> Kilobytes(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     if (line.rfind(name + ":", 0) == 0) return std::atoll(line.c_str() + name.size() + 1);
   }
@@ -98,9 +121,19 @@ std::string CpuModelName() {
 }
 
 std::optional<int64_t> PeakMemoryBytes() {
-  const std::optional<int64_t> kilobytes = StatusKilobytes("VmHWM");
+  const std::optional<int64_t> kilobytes = Kilobytes("/proc/self/status", "VmHWM");
   if (!kilobytes) return std::nullopt;
   return *kilobytes * 1024;
+}
+
+std::optional<int64_t> AvailableMemoryBytes() {
+  const std::optional<int64_t> system = Kilobytes("/proc/meminfo", "MemAvailable");
+  if (!system) return std::nullopt;
+  int64_t available = *system * 1024;
+  ForEachCgroup("memory", [&](const std::string& directory) {
+    available = std::min(available, MemoryLeftOf(directory).value_or(available));
+  });
+  return available;
 }
 
 bool ResetPeakMemory() {

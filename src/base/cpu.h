@@ -20,6 +20,10 @@ std::string CpuModelName();
 // Peak resident set of this process since it started, or since ResetPeakMemory().
 std::optional<int64_t> PeakMemoryBytes();
 
+// Memory that this process may still take without making others swap: what the system has
+// available, or what is left of the limit of its cgroup, if that is less.
+std::optional<int64_t> AvailableMemoryBytes();
+
 // Gives free memory back to the system and starts a new peak at the present resident set. False if
 // the kernel does not allow it; the peak then still counts from the start of the process.
 bool ResetPeakMemory();

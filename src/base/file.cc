@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -97,6 +99,36 @@ void AtomicFile::Commit() {
   const std::string parent = std::filesystem::path(path_).parent_path().string();
   SyncDirectory(parent.empty() ? "." : parent);
 }
+
+void RemoveUnfinished(const std::string& path) {
+  namespace fs = std::filesystem;
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string prefix = fs::path(path).filename().string() + ".tmp";
+  std::vector<fs::path> unfinished;
+  std::error_code missing;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(parent.empty() ? fs::path(".") : parent, missing)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) &&
+        name.find_first_not_of("0123456789", prefix.size()) == std::string::npos) {
+      unfinished.push_back(entry.path());
+    }
+  }
+  for (const fs::path& file : unfinished) fs::remove(file, missing);
+}
+
+DirectoryLock::DirectoryLock(const std::string& directory, const std::string& does)
+    : descriptor_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (descriptor_ < 0) ThrowErrno("open", directory, errno);
+  // File systems without locks fail in other ways, and are used unlocked.
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(descriptor_);
+  throw Error({.what = "another process " + does + " in this directory",
+               .where = directory,
+               .remedy = "wait until it has ended, or choose another directory"});
+}
+
+DirectoryLock::~DirectoryLock() { ::close(descriptor_); }
 
 MappedFile::MappedFile(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -40,6 +40,23 @@ class AtomicFile {
   uint64_t size_bytes_ = 0;
 };
 
+// Removes what processes that were killed while they wrote `path` atomically have left beside it.
+// Nobody may be writing it.
+void RemoveUnfinished(const std::string& path);
+
+// The right to write in a directory, held until the object is destroyed or the process ends.
+class DirectoryLock {
+ public:
+  // Throws Error if another process holds it, saying that it `does` something there.
+  DirectoryLock(const std::string& directory, const std::string& does);
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
 // A file mapped read-only into memory. Movable, not copyable.
 class MappedFile {
  public:

@@ -94,7 +94,7 @@ TrainBenchResult BenchTrain(const TrainBenchOptions& options) {
   Model model(options.model, capacity);
   model.Allocate(ops);
   model.params().Initialize(1);
-  AdamW optimizer(model.params(), {});
+  Optimizer optimizer(model.params(), {});
   const std::vector<int32_t> ids = RandomIds(tokens, options.model.vocabulary);
   const std::vector<int32_t> targets = RandomIds(tokens, options.model.vocabulary);
 
@@ -103,7 +103,10 @@ TrainBenchResult BenchTrain(const TrainBenchOptions& options) {
     ops.Zero(model.params().grads());
     model.LossAndGradients({options.batch, options.length, ids, targets},
                            1.0 / static_cast<double>(tokens));
-    optimizer.Step(ops, model.params(), ++step, 1e-4, AdamW::GradientNorm(ops, model.params()));
+    optimizer.Step(ops, model.params(),
+                   {.update = ++step,
+                    .learning_rate = 1e-4,
+                    .gradient_norm = MeasureGradients(ops, model.params()).global});
   };
   for (int i = 0; i < kWarmUpSteps; ++i) run_step();
   std::vector<double> step_seconds;

@@ -97,7 +97,7 @@ struct Recipe {
     field("seeds", self.seeds, "each variant is trained once with each");
     field("text", self.text, "the text and how it becomes tokens");
     field("train", self.train, "budget in tokens, batch, validation");
-    field("optimizer", self.optimizer, "AdamW and its schedule");
+    field("optimizer", self.optimizer, "optimizer and schedule");
     field("system", self.system, "backend, threads, memory");
     field("variant", self.variants, "the models");
   }

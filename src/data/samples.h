@@ -21,9 +21,6 @@ struct SampleRef {
   int64_t first_token = 0;  // of the stream: sample * T
 };
 
-// The position at which step `step` (from 1, as metrics count them) begins.
-constexpr int64_t FirstPosition(int64_t step, int batch) { return (step - 1) * batch; }
-
 // Training samples of T tokens. Sample i of the stream has the T inputs from i*T on and as targets
 // the T tokens from i*T + 1 on, so neighbouring samples share no input and no target.
 //

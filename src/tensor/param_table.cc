@@ -24,10 +24,12 @@ ParamSpec& ParamTable::Declare(Param& param, std::string name, ParamRole role, i
                  .init = init,
                  .offset = slab_elements_,
                  .param = &param};
-  const int64_t padded = (spec.elements() + kSlabAlignmentElements - 1) / kSlabAlignmentElements *
-                         kSlabAlignmentElements;
-  slab_elements_ += padded;
+  slab_elements_ += Padded(spec.elements());
   return specs_.emplace_back(std::move(spec));
+}
+
+int64_t ParamTable::Padded(int64_t elements) {
+  return (elements + kSlabAlignmentElements - 1) / kSlabAlignmentElements * kSlabAlignmentElements;
 }
 
 int64_t ParamTable::elements() const {

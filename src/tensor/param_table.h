@@ -59,6 +59,8 @@ class ParamTable {
   // Parameters, without the padding between them.
   int64_t elements() const;
   int64_t elements(ParamRole role) const;
+  // Elements that a parameter of so many takes in a slab, with the padding behind it.
+  static int64_t Padded(int64_t elements);
   // Elements of one slab: parameters and the padding that aligns them.
   int64_t slab_elements() const { return slab_elements_; }
 

@@ -31,12 +31,12 @@ TEST_P(LossCurveTest, IsPyTorchs) {
   model.Allocate(*backend);
   source->LoadWeights(model.params());
   const double learning_rate = curve.at("learning_rate").get<double>();
-  AdamW optimizer(model.params(), {.learning_rate = learning_rate,
-                                   .beta1 = curve.at("beta1").get<double>(),
-                                   .beta2 = curve.at("beta2").get<double>(),
-                                   .epsilon = curve.at("epsilon").get<double>(),
-                                   .weight_decay = curve.at("weight_decay").get<double>(),
-                                   .clip_norm = curve.at("clip_norm").get<double>()});
+  Optimizer optimizer(model.params(), {.learning_rate = learning_rate,
+                                       .beta1 = curve.at("beta1").get<double>(),
+                                       .beta2 = curve.at("beta2").get<double>(),
+                                       .epsilon = curve.at("epsilon").get<double>(),
+                                       .weight_decay = curve.at("weight_decay").get<double>(),
+                                       .clip_norm = curve.at("clip_norm").get<double>()});
 
   for (size_t step = 0; step < rows.size(); ++step) {
     std::vector<int32_t> ids, targets;
@@ -50,8 +50,10 @@ TEST_P(LossCurveTest, IsPyTorchs) {
     EXPECT_NEAR(sums.cross_entropy / static_cast<double>(sums.tokens), losses[step],
                 curve.at("tolerance").get<double>())
         << "step " << step + 1;
-    optimizer.Step(*backend, model.params(), static_cast<int64_t>(step) + 1, learning_rate,
-                   AdamW::GradientNorm(*backend, model.params()));
+    optimizer.Step(*backend, model.params(),
+                   {.update = static_cast<int64_t>(step) + 1,
+                    .learning_rate = learning_rate,
+                    .gradient_norm = MeasureGradients(*backend, model.params()).global});
   }
 }
 

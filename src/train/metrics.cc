@@ -24,13 +24,18 @@ EventWriter ContinueEvents(const std::string& directory, int64_t step) {
   return EventWriter(directory, step);
 }
 
+// JSON has no NaN: what was not finite was written as null.
+void RestoreNaN(Json& values) {
+  for (Json& value : values) {
+    if (value.is_null()) value = std::nan("");
+    if (value.is_object()) RestoreNaN(value);
+  }
+}
+
 template <class T>
 T Parse(Json line, const std::string& where) {
   line.erase("kind");
-  // JSON has no NaN: what was not finite was written as null.
-  for (auto& value : line) {
-    if (value.is_null()) value = std::nan("");
-  }
+  RestoreNaN(line);
   T metrics;
   ReadAllFields(metrics, {.values = std::move(line), .source = where});
   return metrics;
@@ -96,6 +101,9 @@ void MetricsLog::Add(const StepMetrics& metrics) {
   events_.Scalar(metrics.step, "train/z_loss", metrics.z_loss);
   events_.Scalar(metrics.step, "train/learning_rate", metrics.learning_rate);
   events_.Scalar(metrics.step, "train/gradient_norm", metrics.gradient_norm);
+  PerRole::VisitFields(metrics.gradient_norms, [&](const char* role, double norm, const char*) {
+    events_.Scalar(metrics.step, std::string("gradient_norm/") + role, norm);
+  });
   events_.Scalar(metrics.step, "train/step_seconds", metrics.step_seconds);
   if (Clock::now() - last_flush_ >= kFlushInterval) Flush();
 }
@@ -114,6 +122,11 @@ void MetricsLog::Add(const ValidationMetrics& metrics) {
   events_.Scalar(metrics.step, "validation/loss", metrics.loss);
   events_.Scalar(metrics.step, "validation/perplexity", metrics.perplexity);
   events_.Scalar(metrics.step, "validation/bits_per_byte", metrics.bits_per_byte);
+  if (metrics.average_loss) {
+    events_.Scalar(metrics.step, "validation/average_loss", *metrics.average_loss);
+    events_.Scalar(metrics.step, "validation/average_bits_per_byte",
+                   *metrics.average_bits_per_byte);
+  }
   Flush();
 }
 
@@ -129,7 +142,9 @@ void MetricsLog::Flush() {
 
 void MetricsLog::Write(const char* kind, Json values) {
   Json line = {{"kind", kind}};
-  line.update(values);
+  for (const auto& [key, value] : values.items()) {
+    if (!value.is_null()) line[key] = value;
+  }
   file_ << line.dump() << '\n';
 }
 

@@ -11,17 +11,20 @@
 #include "base/fields.h"
 #include "tensor/param_table.h"
 #include "train/event_writer.h"
+#include "train/options.h"
 
 namespace sandglass {
 
 // One optimizer step.
 struct StepMetrics {
   int64_t step = 0;
-  int64_t tokens = 0;   // trained on so far
-  double loss = 0.0;    // cross-entropy, nats per token of the step's batch
-  double z_loss = 0.0;  // mean (log sum exp)^2, without its weight; apart from the loss
+  int64_t tokens = 0;     // trained on so far
+  int64_t sequences = 0;  // of the data order that were used so far
+  double loss = 0.0;      // cross-entropy, nats per token of the step's batch
+  double z_loss = 0.0;    // mean (log sum exp)^2, without its weight; apart from the loss
   double learning_rate = 0.0;
   double gradient_norm = 0.0;  // before clipping
+  PerRole gradient_norms;      // the same by kind of parameter
   double step_seconds = 0.0;
   bool skipped = false;  // the loss or the gradient was not finite
 
@@ -29,10 +32,12 @@ struct StepMetrics {
   static void VisitFields(Self& self, Visitor&& field) {
     field("step", self.step, "");
     field("tokens", self.tokens, "");
+    field("sequences", self.sequences, "");
     field("loss", self.loss, "");
     field("z_loss", self.z_loss, "");
     field("learning_rate", self.learning_rate, "");
     field("gradient_norm", self.gradient_norm, "");
+    field("gradient_norms", self.gradient_norms, "");
     field("step_seconds", self.step_seconds, "");
     field("skipped", self.skipped, "");
   }
@@ -45,6 +50,10 @@ struct ValidationMetrics {
   double loss = 0.0;  // nats per token
   double perplexity = 0.0;
   double bits_per_byte = 0.0;
+  // The same with averaged weights, if the run keeps them.
+  std::optional<double> average_loss;
+  std::optional<double> average_perplexity;
+  std::optional<double> average_bits_per_byte;
 
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor&& field) {
@@ -53,6 +62,9 @@ struct ValidationMetrics {
     field("loss", self.loss, "");
     field("perplexity", self.perplexity, "");
     field("bits_per_byte", self.bits_per_byte, "");
+    field("average_loss", self.average_loss, "");
+    field("average_perplexity", self.average_perplexity, "");
+    field("average_bits_per_byte", self.average_bits_per_byte, "");
   }
 };
 

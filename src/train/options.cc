@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "model/model.h"
+#include "train/schedule.h"
 
 namespace sandglass {
 namespace {
@@ -19,6 +20,28 @@ void Require(bool condition, const char* key, const std::string& value, const ch
 }
 
 }  // namespace
+
+double& PerRole::operator[](ParamRole role) {
+  switch (role) {
+    case ParamRole::kAttention:
+      return attention;
+    case ParamRole::kFfn:
+      return ffn;
+    case ParamRole::kNorm:
+      return norm;
+    case ParamRole::kQkNorm:
+      return qk_norm;
+    case ParamRole::kEmbedding:
+      return embedding;
+    case ParamRole::kHead:
+      break;
+  }
+  return head;
+}
+
+double OptimizerOptions::WeightDecayOf(ParamRole role) const {
+  return std::ranges::find(decay, role) != decay.end() ? weight_decay : 0.0;
+}
 
 void OptimizerOptions::Validate() const {
   const auto require = [](bool condition, const char* key, double value, const char* expected) {
@@ -35,6 +58,25 @@ void OptimizerOptions::Validate() const {
   require(epsilon > 0, "optimizer.epsilon", epsilon, "a positive number");
   require(weight_decay >= 0, "optimizer.weight_decay", weight_decay, "0 or more");
   require(clip_norm >= 0, "optimizer.clip_norm", clip_norm, "0 (off) or more");
+  require(cooldown_steps.value_or(0) >= 0, "optimizer.cooldown_steps",
+          static_cast<double>(cooldown_steps.value_or(0)), "0 or more steps");
+  PerRole::VisitFields(learning_rate_factors, [&](const char* role, double factor, const char*) {
+    require(factor >= 0, fmt::format("optimizer.learning_rate_factors.{}", role).c_str(), factor,
+            "0 (frozen) or more");
+  });
+  require(muon.learning_rate.value_or(1) > 0, "optimizer.muon.learning_rate",
+          muon.learning_rate.value_or(1), "a positive number");
+  require(muon.momentum >= 0 && muon.momentum < 1, "optimizer.muon.momentum", muon.momentum,
+          "in [0, 1)");
+  require(muon.iterations >= 1 && muon.iterations <= 100, "optimizer.muon.iterations",
+          muon.iterations, "from 1 to 100; 5 is usual");
+  for (const ParamRole role : muon.roles) {
+    if (role != ParamRole::kNorm && role != ParamRole::kQkNorm) continue;
+    throw Error(
+        {.what = fmt::format("Muon cannot update {}: gains are not matrices", EnumName(role)),
+         .where = "optimizer.muon.roles",
+         .expected = "some of attention, ffn, embedding, head"});
+  }
 }
 
 void TrainOptions::Validate() const {
@@ -55,6 +97,17 @@ void TrainOptions::Validate() const {
   constexpr int64_t kMostTokensPerStep = int64_t{1} << 24;
   require(length <= kMostTokensPerStep && tokens_per_step() <= kMostTokensPerStep, "train.batch",
           batch, "batch times length of at most 16,777,216 tokens");
+  require(batch_start >= 0 && batch_start <= batch, "train.batch_start", batch_start,
+          "between 1 and train.batch");
+  constexpr int64_t kMostWarmupSteps = 1'000'000;
+  require(batch_warmup_steps >= 0 && batch_warmup_steps <= kMostWarmupSteps,
+          "train.batch_warmup_steps", batch_warmup_steps, "between 0 and 1,000,000 steps");
+  if ((batch_start > 0) != (batch_warmup_steps > 0)) {
+    throw Error({.what = batch_start > 0 ? "train.batch_warmup_steps is missing"
+                                         : "train.batch_start is missing",
+                 .where = "[train]",
+                 .expected = "both batch_start and batch_warmup_steps, or neither"});
+  }
   require(micro_batch >= 0 && micro_batch <= batch, "train.micro_batch", micro_batch,
           "between 0 and train.batch");
   require(length >= 1, "train.length", length, "1 or more tokens");
@@ -62,7 +115,20 @@ void TrainOptions::Validate() const {
   require(eval_tokens >= 0, "train.eval_tokens", eval_tokens, "0 (all) or more tokens");
   require(checkpoint_every >= 0, "train.checkpoint_every", checkpoint_every, "0 or more steps");
   require(keep_checkpoints >= 1, "train.keep_checkpoints", keep_checkpoints, "1 or more");
+  require(keep_every >= 0, "train.keep_every", keep_every, "0 (none) or more steps");
+  if (keep_every > 0 && (checkpoint_every == 0 || keep_every % checkpoint_every != 0)) {
+    throw Error({.what = fmt::format("no checkpoint is due every {} steps", keep_every),
+                 .where = "train.keep_every",
+                 .expected = "a multiple of train.checkpoint_every"});
+  }
+  require(average_decay >= 0 && average_decay < 1, "train.average_decay", average_decay,
+          "0 (no average) or below 1, as 0.999");
   require(max_skipped_steps >= 1, "train.max_skipped_steps", max_skipped_steps, "1 or more");
+  require(spikes.z_score >= 0 && std::isfinite(spikes.z_score), "train.spikes.z_score",
+          spikes.z_score, "0 (off) or a number such as 6");
+  require(spikes.window >= 2 && spikes.window <= 100'000, "train.spikes.window", spikes.window,
+          "between 2 and 100,000 losses");
+  require(spikes.max_rewinds >= 0, "train.spikes.max_rewinds", spikes.max_rewinds, "0 or more");
 }
 
 void LogOptions::Validate() const {
@@ -121,7 +187,7 @@ int64_t RunConfig::Steps() const {
              static_cast<double>(params.elements() - params.elements(ParamRole::kEmbedding) -
                                  params.elements(ParamRole::kHead));
   }
-  return static_cast<int64_t>(std::ceil(tokens / static_cast<double>(train.tokens_per_step())));
+  return StepsFor(train, tokens);
 }
 
 }  // namespace sandglass

@@ -92,6 +92,14 @@ void DiscardRun(const std::string& run_directory) {
   for (const std::string& path : ListEventFiles(run_directory)) fs::remove(path);
 }
 
+void RemoveUnfinishedFiles(const std::string& run_directory) {
+  for (const std::string& path :
+       {ConfigPath(run_directory), InfoPath(run_directory), TokenizerPath(run_directory),
+        ResultPath(run_directory), MetricsPath(run_directory)}) {
+    RemoveUnfinished(path);
+  }
+}
+
 RunConfig ReadRunConfig(const std::string& run_directory) {
   if (!std::filesystem::exists(ConfigPath(run_directory))) {
     throw Error({.what = "this is not a run directory: it has no run.toml",

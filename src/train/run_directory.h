@@ -60,11 +60,15 @@ struct RunResult {
   int64_t steps = 0;
   int64_t tokens = 0;
   int64_t skipped_steps = 0;
+  int64_t spikes = 0;
+  int64_t rewinds = 0;
   double validation_loss = 0.0;  // nats per token, over the whole validation stream
   double perplexity = 0.0;
   double bits_per_byte = 0.0;
   int64_t validation_tokens = 0;
   int64_t validation_bytes = 0;
+  std::optional<double> average_validation_loss;  // of averaged weights, if the run keeps them
+  std::optional<double> average_bits_per_byte;
   double tokens_per_s = 0.0;   // trained tokens over the time spent in steps
   double train_seconds = 0.0;  // in steps, without validation and saving
   int64_t peak_memory_bytes = 0;
@@ -75,11 +79,15 @@ struct RunResult {
     field("steps", self.steps, "optimizer steps");
     field("tokens", self.tokens, "target tokens trained on");
     field("skipped_steps", self.skipped_steps, "steps without an update");
+    field("spikes", self.spikes, "loss spikes seen");
+    field("rewinds", self.rewinds, "rewinds after a spike");
     field("validation_loss", self.validation_loss, "nats per token");
     field("perplexity", self.perplexity, "exp(validation_loss)");
     field("bits_per_byte", self.bits_per_byte, "bits per byte of validation text");
     field("validation_tokens", self.validation_tokens, "tokens scored");
     field("validation_bytes", self.validation_bytes, "bytes of text scored");
+    field("average_validation_loss", self.average_validation_loss, "with averaged weights");
+    field("average_bits_per_byte", self.average_bits_per_byte, "with averaged weights");
     field("tokens_per_s", self.tokens_per_s, "trained tokens over the time in steps");
     field("train_seconds", self.train_seconds, "time in steps");
     field("peak_memory_bytes", self.peak_memory_bytes, "largest resident set");
@@ -109,6 +117,9 @@ RunInfo ReadRunInfo(const std::string& run_directory);
 bool IsRunDirectory(const std::string& directory);
 // Removes the files of a run, and nothing else that lies beside them.
 void DiscardRun(const std::string& run_directory);
+// Removes what a killed process left half-written beside the files of a run. Nobody else may be
+// writing there.
+void RemoveUnfinishedFiles(const std::string& run_directory);
 // The result of a finished run, or nothing if it has not finished. Throws Error if the file is
 // damaged.
 std::optional<RunResult> FindResult(const std::string& run_directory);
