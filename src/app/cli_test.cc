@@ -260,6 +260,28 @@ TEST_F(Cli, AnInterruptExitsWith130) {
                 "yes in the beginning | timeout --foreground --preserve-status -s INT 1 ");
 }
 
+TEST_F(Cli, TrainingThatIsKilledAndRunsOutOfDiskEndsAsIfNothingHadHappened) {
+  const Json report = OutputJson("selftest resume --kills 12 --json");
+  EXPECT_EQ(report.at("kills"), 12);
+  EXPECT_GT(report.at("kills_in_save"), 0);
+  EXPECT_GT(report.at("checkpoints"), 0);
+  // Where mounts are not allowed, the test says so.
+  EXPECT_TRUE(report.at("full_disks") > 0 || report.at("full_disk_obstacle") != "");
+  EXPECT_EQ(Output("selftest resume --kills 1").substr(0, 20), "killed       1 times");
+}
+
+TEST_F(Cli, PlanPricesARunFile) {
+  Write("run.toml", kRun);
+  ExpectFailure("plan run.toml", 1, {"vocabulary is not known", "--set model.vocabulary=50304"});
+  const std::string plan = "plan run.toml --set model.vocabulary=300 --flop-per-s 1e9";
+  const Json priced = OutputJson(plan + " --json");
+  EXPECT_EQ(priced.at("runs")[0].at("steps"), 4);
+  EXPECT_EQ(priced.at("runs")[0].at("tokens"), 128);
+  EXPECT_NE(Output(plan).find("time at 1e+09 FLOP/s"), std::string::npos);
+  ExpectFailure("plan run.toml L2-d16-a2x8-f2x16", 1, {"a file and other things to plan"});
+  ExpectFailure("plan L2-d16-a2x8-f2x16 --flop-per-s 1e9", 1, {"belong to a recipe or run file"});
+}
+
 TEST_F(Cli, PlanPrintsJson) {
   const Json plan = OutputJson("plan L2-d16-a2x8-f2x16-kv1 --vocabulary 300 --json");
   ASSERT_EQ(plan.size(), 1u);

@@ -180,6 +180,7 @@ int main(int argc, char** argv) {
   sandglass::AddInspectVerb(program);
   sandglass::AddRunsVerb(program);
   sandglass::AddBenchVerb(program);
+  sandglass::AddSelftestVerb(program);
   sandglass::CatchInterrupts();
   if (RefuseVerbs(program, argc, argv)) return kUsage;
   return FinishOutput(Run(program, argc, argv));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "app/plan_file.h"
 #include "app/verbs.h"
 #include "base/format.h"
 #include "interop/targets.h"
@@ -33,6 +34,9 @@ Examples:
   sandglass plan --budget 906M --match total --vocabulary 50304 --tied --sub-mlps 4..6
       no baseline: any shapes with this number of parameters in all
 
+  sandglass plan recipes/paper-906m.toml --flop-per-s 2e13
+      a recipe or run file: tokens, FLOPs, days and memory of its runs
+
 A shape is L (layers), d (d_model), a (heads x head width), optionally kv (KV heads), and f, the FFN:
 f8x384 (eight sub-MLPs of width 384), f384,400,384 (a list) or f3x384,400.
 )";
@@ -46,6 +50,8 @@ struct Arguments {
   int batch = 8;
   int length = 1024;
   bool json = false;
+  double flop_per_s = 0.0;
+  std::vector<std::string> overrides;
 
   std::optional<Shape> baseline;
   std::optional<Family> baseline_family;
@@ -355,7 +361,23 @@ void FindShapes(const Arguments& arguments) {
   if (result.found == 0) throw Error(ExplainNoSolution(result, search));
 }
 
+bool IsFile(const std::string& shape) { return shape.ends_with(".toml"); }
+
 void Run(const Arguments& arguments) {
+  if (std::ranges::any_of(arguments.shapes, IsFile)) {
+    if (arguments.shapes.size() == 1 && !arguments.baseline && arguments.budget.empty()) {
+      return PlanFile({.path = arguments.shapes.front(),
+                       .overrides = arguments.overrides,
+                       .flop_per_s = arguments.flop_per_s,
+                       .format = arguments.json ? OutputFormat::kJson : OutputFormat::kText});
+    }
+    throw Error({.what = "a file and other things to plan",
+                 .expected = "one recipe or run file, or shapes, or a search"});
+  }
+  if (arguments.flop_per_s > 0 || !arguments.overrides.empty()) {
+    throw Error({.what = "--flop-per-s and --set belong to a recipe or run file",
+                 .remedy = "sandglass plan FILE.toml --flop-per-s 2e13"});
+  }
   const bool searches = arguments.baseline || !arguments.budget.empty();
   if (searches == !arguments.shapes.empty() ||
       (!searches && arguments.search_group->count_all() > 0)) {
@@ -378,7 +400,14 @@ void AddPlanVerb(CLI::App& program) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App& verb = *program.add_subcommand(
       "plan", "Counts what shapes cost; finds the shapes that meet a parameter budget.");
-  verb.add_option("SHAPE", arguments->shapes, "shapes to count, side by side");
+  verb.add_option("SHAPE", arguments->shapes,
+                  "shapes to count, side by side; or a recipe or run file");
+  verb.add_option("--flop-per-s", arguments->flop_per_s,
+                  "with a file: speed that days are told for")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--set", arguments->overrides, "with a file: override a key (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
   verb.add_flag("--json", arguments->json, "print the result as JSON");
 
   CLI::App& model = *verb.add_option_group("Model");

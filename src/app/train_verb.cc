@@ -22,14 +22,25 @@ struct TrainFlags {
 };
 
 void PrintResult(const RunResult& result, const std::string& directory) {
-  Print(fmt::format(
-      "validation loss  {:.4f} nats/token   perplexity {:.3f}   {:.4f} bits/byte\n"
-      "trained          {} tokens in {} steps, {:.0f} tokens/s, {}\n"
-      "peak memory      {}\n"
-      "run directory    {}\n",
-      result.validation_loss, result.perplexity, result.bits_per_byte, WithThousands(result.tokens),
-      WithThousands(result.steps), result.tokens_per_s, HumanDuration(result.train_seconds),
-      HumanBytes(static_cast<double>(result.peak_memory_bytes)), directory));
+  if (result.skipped_steps + result.spikes > 0) {
+    Print(fmt::format("trouble          {} steps skipped, {} loss spikes, {} rewinds\n",
+                      WithThousands(result.skipped_steps), WithThousands(result.spikes),
+                      WithThousands(result.rewinds)));
+  }
+  Print(
+      fmt::format("validation loss  {:.4f} nats/token   perplexity {:.3f}   {:.4f} bits/byte\n"
+                  "{}"
+                  "trained          {} tokens in {} steps, {:.0f} tokens/s, {}\n"
+                  "peak memory      {}\n"
+                  "run directory    {}\n",
+                  result.validation_loss, result.perplexity, result.bits_per_byte,
+                  result.average_validation_loss
+                      ? fmt::format("averaged weights {:.4f} nats/token   {:.4f} bits/byte\n",
+                                    *result.average_validation_loss, *result.average_bits_per_byte)
+                      : "",
+                  WithThousands(result.tokens), WithThousands(result.steps), result.tokens_per_s,
+                  HumanDuration(result.train_seconds),
+                  HumanBytes(static_cast<double>(result.peak_memory_bytes)), directory));
 }
 
 void RunTrain(const TrainFlags& flags) {

@@ -20,6 +20,7 @@ void AddCompareVerb(CLI::App& program);
 void AddInspectVerb(CLI::App& program);
 void AddRunsVerb(CLI::App& program);
 void AddBenchVerb(CLI::App& program);
+void AddSelftestVerb(CLI::App& program);
 
 // Help that teaches by example: shown under the options of `sandglass VERB --help`.
 inline void AddExamples(CLI::App& verb, const char* examples) { verb.footer(examples); }

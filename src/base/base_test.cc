@@ -17,6 +17,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
+#include "base/process.h"
 #include "base/random.h"
 #include "base/testing.h"
 #include "base/toml.h"
@@ -349,6 +350,55 @@ TEST(File, FullDiskLeavesTheOldFile) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory), {}), 1);
 }
 
+TEST(File, WhatAKilledWriterLeftIsRemovedAndNothingElse) {
+  const std::string directory = ::testing::TempDir() + "/unfinished";
+  std::filesystem::remove_all(directory);
+  CreateDirectories(directory);
+  for (const char* name : {"a", "a.tmp12", "a.tmp", "a.tmp12x", "b.tmp12"}) {
+    std::ofstream(directory + "/" + name) << "x";
+  }
+  RemoveUnfinished(directory + "/a");
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    names.insert(entry.path().filename());
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"a", "a.tmp", "a.tmp12x", "b.tmp12"}));
+  std::filesystem::remove_all(directory);
+}
+
+TEST(File, ADirectoryIsLockedForOneAtATime) {
+  const std::string directory = ::testing::TempDir() + "/locked";
+  CreateDirectories(directory);
+  {
+    const DirectoryLock lock(directory, "writes");
+    EXPECT_EQ(FailureOf([&] { DirectoryLock(directory, "writes"); }).what,
+              "another process writes in this directory");
+  }
+  DirectoryLock(directory, "writes");
+  EXPECT_EQ(FailureOf([&] { DirectoryLock(directory + "/none", "writes"); }).where,
+            directory + "/none");
+  std::filesystem::remove_all(directory);
+}
+
+TEST(Process, EndsAreTold) {
+  const std::string log = ::testing::TempDir() + "/process.log";
+  ChildProcess fails({"/bin/sh", "-c", "echo out; echo error >&2; exit 3"}, log);
+  const ProcessEnd end = fails.Wait();
+  EXPECT_EQ(end.status, 3);
+  EXPECT_FALSE(end.succeeded());
+  EXPECT_EQ(ReadFile(log), "out\nerror\n");
+  EXPECT_TRUE(ChildProcess({"/bin/sh", "-c", ":"}, log).Wait().succeeded());
+
+  ChildProcess sleeps({"/bin/sh", "-c", "exec sleep 100"}, log);
+  EXPECT_FALSE(sleeps.Poll().has_value());
+  sleeps.Kill();
+  EXPECT_EQ(sleeps.Wait().signal, SIGKILL);
+  fails.Kill();  // ended long ago
+  EXPECT_EQ(fails.Wait().status, 3);
+  EXPECT_EQ(FailureOf([&] { ChildProcess({"/no/such/program"}, log).Wait(); }).where,
+            "/no/such/program");
+}
+
 TEST(File, MissingPathsAreErrors) {
   EXPECT_THROW(ReadFile(::testing::TempDir() + "/no-such-file"), Error);
   EXPECT_THROW(WriteFileAtomically("/no-such-directory/file", "x"), Error);
@@ -407,6 +457,8 @@ TEST(Cpu, ThreadsAndMemoryAreKnown) {
   EXPECT_THROW(ResolveThreads(-1, "threads"), Error);
   ASSERT_TRUE(PeakMemoryBytes().has_value());
   EXPECT_GT(*PeakMemoryBytes(), 1 << 20);
+  ASSERT_TRUE(AvailableMemoryBytes().has_value());
+  EXPECT_GT(*AvailableMemoryBytes(), 1 << 20);
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ void RemoveUnfinished(const std::string& path) {
   for (const fs::directory_entry& entry :
        fs::directory_iterator(parent.empty() ? fs::path(".") : parent, missing)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix) &&
+    if (name.starts_with(prefix) && name.size() > prefix.size() &&
         name.find_first_not_of("0123456789", prefix.size()) == std::string::npos) {
       unfinished.push_back(entry.path());
     }

@@ -38,6 +38,7 @@ struct TrainState {
   int64_t rewinds = 0;
   std::vector<double> recent_losses;  // of the spike detector
   double train_seconds = 0.0;         // in steps, without validation and saving
+  double save_seconds = 0.0;          // that training has waited for checkpoints
   int64_t peak_memory_bytes = 0;
 
   // Updates that the optimizer has made.
@@ -55,6 +56,7 @@ struct TrainState {
     field("rewinds", self.rewinds, "rewinds after a spike");
     field("recent_losses", self.recent_losses, "losses that the spike detector compares with");
     field("train_seconds", self.train_seconds, "time in steps");
+    field("save_seconds", self.save_seconds, "time that training waited for checkpoints");
     field("peak_memory_bytes", self.peak_memory_bytes, "largest resident set so far");
   }
 };

@@ -71,6 +71,7 @@ struct RunResult {
   std::optional<double> average_bits_per_byte;
   double tokens_per_s = 0.0;   // trained tokens over the time spent in steps
   double train_seconds = 0.0;  // in steps, without validation and saving
+  double save_seconds = 0.0;   // that training waited for checkpoints, the end aside
   int64_t peak_memory_bytes = 0;
   std::string weights_hash;
 
@@ -90,6 +91,7 @@ struct RunResult {
     field("average_bits_per_byte", self.average_bits_per_byte, "with averaged weights");
     field("tokens_per_s", self.tokens_per_s, "trained tokens over the time in steps");
     field("train_seconds", self.train_seconds, "time in steps");
+    field("save_seconds", self.save_seconds, "time that training waited for checkpoints");
     field("peak_memory_bytes", self.peak_memory_bytes, "largest resident set");
     field("weights_hash", self.weights_hash, "XXH3 of the final weights");
   }

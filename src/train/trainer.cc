@@ -382,6 +382,7 @@ void Trainer::Rewind() {
   state_.spikes = before.spikes;
   state_.rewinds = before.rewinds + 1;
   state_.train_seconds = before.train_seconds;
+  state_.save_seconds = before.save_seconds;
   saved_step_ = -1;
   metrics_.emplace(directory_, state_.step);
   callbacks_.note(fmt::format("back to step {}, and past the data of steps {} to {}", state_.step,
@@ -408,11 +409,13 @@ void Trainer::Save() {
     state_.peak_memory_bytes = std::max(state_.peak_memory_bytes, PeakMemoryBytes().value_or(0));
   }
   state_.recent_losses = spikes_.losses();
+  const double stalled_before = writer_->stalled_seconds();
   writer_->Save(
       {.files = TensorFilesOf(model_.params(), *optimizer_, average_ ? &*average_ : nullptr),
        .state = state_,
        .configuration = ToToml(WriteFields(config_))});
   saved_step_ = state_.step;
+  state_.save_seconds += writer_->stalled_seconds() - stalled_before;
 }
 
 RunResult Trainer::Result(const Validation& validation) {
@@ -432,6 +435,7 @@ RunResult Trainer::Result(const Validation& validation) {
                    .validation_bytes = score.bytes,
                    .tokens_per_s = static_cast<double>(state_.tokens) / state_.train_seconds,
                    .train_seconds = state_.train_seconds,
+                   .save_seconds = state_.save_seconds,
                    .peak_memory_bytes = state_.peak_memory_bytes,
                    .weights_hash = HashHex(HashBytes(bytes))};
   if (validation.average) {

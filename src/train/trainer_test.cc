@@ -299,20 +299,167 @@ TEST_F(TrainTest, NonFiniteLossSkipsStepsThenStops) {
   config_.train.tokens = 100 * 4 * 16;
   config_.train.max_skipped_steps = 4;
   config_.train.checkpoint_every = 1;
+  config_.train.average_decay = 0.5;
   const ErrorParts parts = FailureOf("nan", config_);
   EXPECT_NE(parts.what.find("4 steps in a row"), std::string::npos) << parts.what;
-  // Every checkpoint since the last step that was not skipped holds the same weights.
+  // Every checkpoint since the last step that was not skipped holds the same state.
   const std::string checkpoints = root_ + "/nan/checkpoints/";
-  std::vector<std::string> weights;
-  for (const auto& entry : fs::directory_iterator(checkpoints)) {
-    weights.push_back(HashHex(HashFile(entry.path().string() + "/model.safetensors")));
+  for (const char* file :
+       {"/model.safetensors", "/optimizer.safetensors", "/average.safetensors"}) {
+    std::vector<std::string> hashes;
+    for (const auto& entry : fs::directory_iterator(checkpoints)) {
+      hashes.push_back(HashHex(HashFile(entry.path().string() + file)));
+    }
+    ASSERT_EQ(hashes.size(), 2u);
+    EXPECT_EQ(hashes[0], hashes[1]) << file;
   }
-  ASSERT_EQ(weights.size(), 2u);
-  EXPECT_EQ(weights[0], weights[1]);
   const RunMetrics metrics = ReadMetrics(root_ + "/nan");
   EXPECT_TRUE(metrics.steps.back().skipped);
   EXPECT_TRUE(std::isnan(metrics.steps.back().loss) || std::isinf(metrics.steps.back().loss) ||
               !std::isfinite(metrics.steps.back().gradient_norm));
+}
+
+TEST_F(TrainTest, ALimitOfSkippedStepsHoldsAcrossARestart) {
+  config_.optimizer.learning_rate = 1e30;
+  config_.optimizer.warmup_steps = 0;
+  config_.train.tokens = 100 * 4 * 16;
+  config_.train.max_skipped_steps = 4;
+  const int64_t stopped = [&] {
+    FailureOf("whole", config_);
+    return ReadMetrics(root_ + "/whole").steps.back().step;
+  }();
+  RunUntil(stopped - 2, "pieces", config_);
+  EXPECT_NE(FailureOf("pieces", config_).what.find("4 steps in a row"), std::string::npos);
+  EXPECT_EQ(ReadMetrics(root_ + "/pieces").steps.back().step, stopped);
+}
+
+TEST_F(TrainTest, AveragedWeightsAreScoredBesideTheRawOnes) {
+  config_.train.average_decay = 0.8;
+  const RunResult result = *Run("run", config_);
+  ASSERT_TRUE(result.average_validation_loss.has_value());
+  EXPECT_NE(*result.average_validation_loss, result.validation_loss);
+  for (const ValidationMetrics& validation : ReadMetrics(root_ + "/run").validations) {
+    EXPECT_TRUE(validation.average_loss.has_value());
+  }
+  // The average is no part of training.
+  config_.train.average_decay = 0.0;
+  const RunResult plain = *Run("plain", config_);
+  EXPECT_EQ(plain.weights_hash, result.weights_hash);
+  EXPECT_EQ(plain.validation_loss, result.validation_loss);
+  EXPECT_FALSE(plain.average_validation_loss.has_value());
+}
+
+TEST_F(TrainTest, ACoolDownFromACheckpointIsTheRunOfThatBudget) {
+  config_.optimizer.schedule = Schedule::kWsd;
+  config_.optimizer.cooldown_steps = 2;
+  config_.optimizer.warmup_steps = 1;
+  config_.train.checkpoint_every = 2;
+  config_.train.keep_every = 2;
+  config_.train.average_decay = 0.8;
+  Run("base", config_);
+  config_.train.tokens = 6 * 4 * 16;
+  const RunResult direct = *Run("direct", config_);
+  config_.train.branch_from = root_ + "/base/checkpoints/step-00000004";
+  const RunResult branch = *Run("branch", config_);
+  EXPECT_TRUE(Noted("branching from"));
+  EXPECT_TRUE(Noted("train.tokens (512, now 384)"));
+  EXPECT_EQ(branch.weights_hash, direct.weights_hash);
+  EXPECT_EQ(branch.average_validation_loss, direct.average_validation_loss);
+  EXPECT_EQ(ReadMetrics(root_ + "/branch").steps.front().step, 5);
+
+  // From its own checkpoints it goes on without the source.
+  RunUntil(5, "again", config_);
+  fs::remove_all(root_ + "/base");
+  EXPECT_EQ(Run("again", config_)->weights_hash, direct.weights_hash);
+  EXPECT_NE(FailureOf("gone", config_).what.find("is not there"), std::string::npos);
+
+  config_.train.branch_from = root_ + "/direct";
+  EXPECT_NE(FailureOf("nothing", config_).what.find("nothing to train"), std::string::npos);
+  config_.model.config.shape = Shape::Parse("L1-d8-a2x4-f2x7");
+  EXPECT_NE(FailureOf("other", config_).what.find("another model: shape"), std::string::npos);
+}
+
+TEST_F(TrainTest, ABranchOnOtherDataReadsItFromTheBeginning) {
+  config_.train.checkpoint_every = 4;
+  Run("base", config_);
+  WriteShard(root_ + "/data/train.bin", ByteTokenizer(), 25, "other");
+  config_.train.branch_from = root_ + "/base/checkpoints/step-00000004";
+  Run("branch", config_);
+  EXPECT_TRUE(Noted("the training data is another"));
+  EXPECT_EQ(ReadMetrics(root_ + "/branch").steps.front().sequences, 4);
+}
+
+TEST_F(TrainTest, ASpikeRewindsToTheLastDueCheckpointAndPastTheData) {
+  config_.train.tokens = 24 * 4 * 16;
+  config_.train.checkpoint_every = 3;
+  config_.optimizer.learning_rate = 1e-4;  // the loss stays where it is, but for its noise
+  config_.train.spikes = {
+      .z_score = 1.2, .window = 3, .action = SpikeAction::kRewind, .max_rewinds = 50};
+  const RunResult whole = *Run("whole", config_);
+  EXPECT_GT(whole.rewinds, 0);
+  EXPECT_EQ(whole.rewinds, whole.spikes);
+  EXPECT_TRUE(Noted("standard deviations above the last 3"));
+  const RunMetrics metrics = ReadMetrics(root_ + "/whole");
+  ASSERT_EQ(metrics.steps.size(), 24u);
+  for (size_t i = 0; i < 24; ++i) EXPECT_EQ(metrics.steps[i].step, int64_t(i) + 1);
+  EXPECT_GT(metrics.steps.back().sequences, 24 * 4);  // some were passed over
+
+  // Interrupted where no checkpoint is due, it rewinds to the same places.
+  for (const int64_t step : {4, 8, 11, 17}) RunUntil(step, "pieces", config_);
+  const RunResult pieces = *Run("pieces", config_);
+  EXPECT_EQ(pieces.weights_hash, whole.weights_hash);
+  EXPECT_EQ(pieces.rewinds, whole.rewinds);
+
+  config_.train.spikes.max_rewinds = 0;
+  EXPECT_NE(FailureOf("limited", config_).what.find("spiked again"), std::string::npos);
+  config_.train.spikes.action = SpikeAction::kNote;
+  EXPECT_GT(Run("noted", config_)->spikes, 0);
+  EXPECT_EQ(Run("noted", config_)->rewinds, 0);
+}
+
+TEST_F(TrainTest, AHandEditedRunFileIsNotContinued) {
+  RunUntil(5, "run", config_);
+  config_.optimizer.learning_rate = 0.02;
+  // As if someone had edited both the recipe and the run directory.
+  RunConfig edited = ReadRunConfig(root_ + "/run");
+  edited.optimizer.learning_rate = 0.02;
+  WriteFileAtomically(root_ + "/run/run.toml", ToToml(WriteFields(edited)));
+  const ErrorParts parts = FailureOf("run", config_);
+  EXPECT_NE(parts.what.find("optimizer.learning_rate (0.01, now 0.02)"), std::string::npos)
+      << parts.what;
+  EXPECT_NE(parts.where.find("step-00000005"), std::string::npos);
+}
+
+TEST_F(TrainTest, TwoProcessesCannotTrainInOneDirectory) {
+  RunUntil(3, "run", config_);
+  {
+    const DirectoryLock other(root_ + "/run", "trains");
+    EXPECT_EQ(FailureOf("run", config_).what, "another process trains in this directory");
+  }
+  EXPECT_EQ(Run("run", config_)->steps, 8);
+}
+
+TEST_F(TrainTest, WhatAKilledProcessLeftIsRemoved) {
+  RunUntil(3, "run", config_);
+  WriteFileAtomically(root_ + "/run/metrics.jsonl.tmp12345", "half a li");
+  WriteFileAtomically(root_ + "/run/metrics.jsonl.tmpnotes", "mine");
+  CreateDirectories(root_ + "/run/checkpoints/step-00000002.partial");
+  Run("run", config_);
+  EXPECT_FALSE(fs::exists(root_ + "/run/metrics.jsonl.tmp12345"));
+  EXPECT_TRUE(fs::exists(root_ + "/run/metrics.jsonl.tmpnotes"));
+  EXPECT_FALSE(fs::exists(root_ + "/run/checkpoints/step-00000002.partial"));
+}
+
+TEST_F(TrainTest, GradientNormsOfTheGroupsMakeUpTheGlobalOne) {
+  Run("run", config_);
+  for (const StepMetrics& step : ReadMetrics(root_ + "/run").steps) {
+    double sum = 0;
+    PerRole::VisitFields(step.gradient_norms,
+                         [&](const char*, double norm, const char*) { sum += norm * norm; });
+    EXPECT_NEAR(std::sqrt(sum), step.gradient_norm, 1e-12);
+    EXPECT_GT(step.gradient_norms.attention, 0);
+    EXPECT_EQ(step.gradient_norms.qk_norm, 0);  // the model has none
+  }
 }
 
 TEST_F(TrainTest, BudgetInTokensPerParameterDerivesTheSteps) {
@@ -322,39 +469,6 @@ TEST_F(TrainTest, BudgetInTokensPerParameterDerivesTheSteps) {
   // 4 attention matrices of 8x8, 2 sub-MLPs of 3*8*6, norms 8*(1+2) + 8.
   const int64_t parameters = 4 * 64 + 2 * 144 + 24 + 8;
   EXPECT_EQ(config_.Steps(), (2 * parameters + 63) / 64);
-}
-
-// Gradients of a batch in one piece, in double on the reference backend.
-TEST(Accumulation, TwoTimesOneEqualsOneTimesTwo) {
-  // Documents of 11 and 5 scored tokens: a mean of means would weigh them alike.
-  std::vector<int32_t> ids(24), targets(24, kIgnoredTarget);
-  RandomStream random(4, "ids");
-  for (int32_t& id : ids) id = static_cast<int32_t>(random.NextBelow(50));
-  for (int t = 0; t < 11; ++t) targets[t] = ids[t + 1];
-  for (int t = 12; t < 17; ++t) targets[t] = ids[t + 1];
-  const auto ops = MakeReferenceBackend(DType::kF64);
-  std::vector<double> gradients[2];
-  for (const int micro_batch : {1, 2}) {
-    Model model(FamilyConfig(Family::kLlama, Shape::Parse("L2-d8-a2x4-f1x12"), 50),
-                {.batch = micro_batch, .length = 12, .dtype = DType::kF64});
-    model.Allocate(*ops);
-    model.params().Initialize(1);
-    for (int first = 0; first < 2; first += micro_batch) {
-      const size_t begin = size_t(first) * 12, count = size_t(micro_batch) * 12;
-      model.LossAndGradients({micro_batch, 12, std::span(ids).subspan(begin, count),
-                              std::span(targets).subspan(begin, count)},
-                             1.0 / 16);
-    }
-    const double* grads = model.params().grads().Row<double>();
-    gradients[micro_batch - 1].assign(grads, grads + model.params().slab_elements());
-  }
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < gradients[0].size(); ++i) {
-    difference += std::pow(gradients[0][i] - gradients[1][i], 2);
-    norm += std::pow(gradients[0][i], 2);
-  }
-  EXPECT_GT(norm, 0);
-  EXPECT_LT(std::sqrt(difference / norm), 1e-12);
 }
 
 TEST_F(TrainTest, MicroBatchesGiveTheSameRunButForRounding) {
