@@ -93,6 +93,11 @@ void TrainOptions::Validate() const {
          .expected = "either tokens or tokens_per_parameter",
          .remedy = "write, for example, tokens = 2e6"});
   }
+  if (!branch_from.empty() && !initial_weights.empty()) {
+    throw Error({.what = "two beginnings are given",
+                 .where = "[train]",
+                 .expected = "either branch_from (everything) or initial_weights (weights alone)"});
+  }
   require(batch >= 1, "train.batch", batch, "1 or more sequences");
   constexpr int64_t kMostTokensPerStep = int64_t{1} << 24;
   require(length <= kMostTokensPerStep && tokens_per_step() <= kMostTokensPerStep, "train.batch",

@@ -182,6 +182,7 @@ struct TrainOptions {
   int64_t tokens = 0;
   double tokens_per_parameter = 0.0;
   std::string branch_from;
+  std::string initial_weights;
   int batch = 16;
   int batch_start = 0;
   int64_t batch_warmup_steps = 0;
@@ -209,6 +210,8 @@ struct TrainOptions {
           "budget in tokens per non-embedding parameter, instead of tokens");
     field("branch_from", self.branch_from,
           "run directory or checkpoint to start from: weights, optimizer, step and data position");
+    field("initial_weights", self.initial_weights,
+          "run directory, Hugging Face directory or GGUF file to take only the weights from");
     field("batch", self.batch, "sequences per optimizer step");
     field("batch_start", self.batch_start, "sequences of the first step, if the batch warms up");
     field("batch_warmup_steps", self.batch_warmup_steps,

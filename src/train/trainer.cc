@@ -21,6 +21,7 @@
 #include "train/branch.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_writer.h"
+#include "train/open_model.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 #include "train/spike_detector.h"
@@ -101,14 +102,17 @@ class Trainer {
   Trainer(const RunConfig& config, PreparedData data, std::unique_ptr<Backend> ops,
           const std::string& directory, const TrainCallbacks& callbacks);
 
-  // Touches the run directory for the first time. Nothing if it was interrupted, and saved.
+  // The state in which a run begins: another run's, given weights or new ones. Touches nothing.
+  void Start(const RunInfo& info);
+  // Touches the run directory for the first time. Continues from its newest sound checkpoint, if it
+  // has one and the run has not been started. Nothing if it was interrupted, and saved.
   std::optional<RunResult> Run(const RunInfo& info);
 
  private:
-  // Where the run begins: its own newest checkpoint, another run's, or new weights.
-  void Begin(const RunInfo& info);
+  void Continue();
+  void OpenDirectory();
   void Restore(const std::string& checkpoint);
-  // New weights and nothing learnt.
+  // New or given weights, and nothing learnt.
   void Restart();
   // Throws Interrupted between steps or during validation.
   RunResult RunSteps();
@@ -140,6 +144,7 @@ class Trainer {
   TrainSamples samples_;
   EvalWindows validation_;
   TrainState state_;
+  bool started_ = false;
   int64_t saved_step_ = -1;
   bool measures_memory_ = false;
   std::vector<int32_t> ids_;      // [batch, length]
@@ -175,34 +180,39 @@ Trainer::Trainer(const RunConfig& config, PreparedData data, std::unique_ptr<Bac
   }
 }
 
-void Trainer::Begin(const RunInfo& info) {
+void Trainer::Start(const RunInfo& info) {
+  started_ = true;
+  if (config_.train.branch_from.empty()) return Restart();
+  const BranchPoint point = FindBranchPoint(config_, info, callbacks_.note);
+  Restore(point.checkpoint);
+  if (!point.same_data) state_.sequences = 0;
+  if (state_.step < steps_) return;
+  throw Error({.what = fmt::format("the branch has nothing to train: it begins after step {}, and "
+                                   "the budget is {} steps",
+                                   state_.step, steps_),
+               .where = "train.tokens",
+               .remedy = "raise the budget, which counts from the beginning of the run that is "
+                         "branched from"});
+}
+
+void Trainer::Continue() {
+  const auto checkpoint = FindCheckpoint(directory_, callbacks_.note);
+  if (!checkpoint) return;
+  CheckCheckpointConfig(*checkpoint, config_);
+  Restore(*checkpoint);
+  started_ = true;
+  saved_step_ = state_.step;
+  callbacks_.note(fmt::format("continuing from step {} of {}", state_.step, steps_));
+}
+
+void Trainer::OpenDirectory() {
   RemovePartialCheckpoints(directory_);
+  metrics_.emplace(directory_, state_.step);
   writer_.emplace(*ops_, directory_,
                   Retention{.newest = config_.train.keep_checkpoints,
                             .every = config_.train.keep_every,
                             .due_every = config_.train.checkpoint_every},
                   config_.system.background_saves ? SaveMode::kBackground : SaveMode::kForeground);
-  if (const auto checkpoint = FindCheckpoint(directory_, callbacks_.note)) {
-    CheckCheckpointConfig(*checkpoint, config_);
-    Restore(*checkpoint);
-    saved_step_ = state_.step;
-    callbacks_.note(fmt::format("continuing from step {} of {}", state_.step, steps_));
-  } else if (!config_.train.branch_from.empty()) {
-    const BranchPoint point = FindBranchPoint(config_, info, callbacks_.note);
-    Restore(point.checkpoint);
-    if (!point.same_data) state_.sequences = 0;
-    if (state_.step >= steps_) {
-      throw Error({.what = fmt::format("the branch has nothing to train: it begins after step {}, "
-                                       "and the budget is {} steps",
-                                       state_.step, steps_),
-                   .where = "train.tokens",
-                   .remedy = "raise the budget, which counts from the beginning of the run that "
-                             "is branched from"});
-    }
-  } else {
-    Restart();
-  }
-  metrics_.emplace(directory_, state_.step);
   // A branch has a checkpoint of its own from the start and needs its source no longer.
   if (state_.step > 0) Save();
 }
@@ -214,14 +224,21 @@ void Trainer::Restore(const std::string& checkpoint) {
 }
 
 void Trainer::Restart() {
-  model_.params().Initialize(config_.train.seed);
+  if (config_.train.initial_weights.empty()) {
+    model_.params().Initialize(config_.train.seed);
+  } else {
+    LoadInitialWeights(config_.train.initial_weights, config_.model.config, model_.params(),
+                       callbacks_.note);
+  }
   optimizer_.emplace(model_.params(), config_.optimizer);
   state_ = {};
   spikes_.Restore({});
 }
 
 std::optional<RunResult> Trainer::Run(const RunInfo& info) {
-  Begin(info);
+  if (!started_) Continue();
+  if (!started_) Start(info);
+  OpenDirectory();
   try {
     return RunSteps();
   } catch (const Interrupted&) {
@@ -464,6 +481,7 @@ std::optional<RunResult> Train(const RunConfig& asked, const std::string& direct
   // What cannot be trained fails here, before the directory is touched.
   const std::string tokenizer = data.tokenizer.ToJson();
   Trainer trainer(config, std::move(data), std::move(ops), directory, callbacks);
+  if (!continues) trainer.Start(info);
   CreateDirectories(directory);
   const DirectoryLock lock(directory, "trains");
   RemoveUnfinishedFiles(directory);

@@ -372,11 +372,30 @@ TEST_F(TrainTest, ACoolDownFromACheckpointIsTheRunOfThatBudget) {
   fs::remove_all(root_ + "/base");
   EXPECT_EQ(Run("again", config_)->weights_hash, direct.weights_hash);
   EXPECT_NE(FailureOf("gone", config_).what.find("is not there"), std::string::npos);
+  EXPECT_FALSE(fs::exists(root_ + "/gone"));
 
   config_.train.branch_from = root_ + "/direct";
   EXPECT_NE(FailureOf("nothing", config_).what.find("nothing to train"), std::string::npos);
   config_.model.config.shape = Shape::Parse("L1-d8-a2x4-f2x7");
   EXPECT_NE(FailureOf("other", config_).what.find("another model: shape"), std::string::npos);
+}
+
+TEST_F(TrainTest, ARunMayStartFromGivenWeights) {
+  const RunResult first = *Run("first", config_);
+  config_.train.initial_weights = root_ + "/first";
+  const RunResult second = *Run("second", config_);
+  EXPECT_NE(second.weights_hash, first.weights_hash);
+  // Everything but the weights is new.
+  const RunMetrics metrics = ReadMetrics(root_ + "/second");
+  EXPECT_EQ(metrics.steps.front().step, 1);
+  EXPECT_LT(metrics.steps.front().loss, ReadMetrics(root_ + "/first").steps.front().loss);
+  RunUntil(3, "pieces", config_);
+  EXPECT_EQ(Run("pieces", config_)->weights_hash, second.weights_hash);
+  config_.model.config.shape = Shape::Parse("L1-d8-a2x4-f2x7");
+  EXPECT_NE(FailureOf("other", config_).what.find("another model"), std::string::npos);
+  EXPECT_FALSE(fs::exists(root_ + "/other"));
+  config_.train.branch_from = root_ + "/first";
+  EXPECT_EQ(FailureOf("both", config_).what, "two beginnings are given");
 }
 
 TEST_F(TrainTest, ABranchOnOtherDataReadsItFromTheBeginning) {
