@@ -47,7 +47,7 @@ void ExpectRefused(const GgufTestFile& file, const std::string& text) {
 TEST(GgufConfig, Sizes) {
   const GgufConfig read = Read(WithSizes(Llama()));
   EXPECT_EQ(read.architecture, Architecture::kGgufLlama);
-  EXPECT_EQ(read.config.shape.ToString(), "L2-d24-a4x8-f1x40-kv2");
+  EXPECT_EQ(read.config.shape.ToString(), "L2-d24-a4x8-kv2-f1x40");
   EXPECT_EQ(read.config.norm_epsilon, 1e-5);
   EXPECT_EQ(read.config.vocabulary, 3);
   EXPECT_EQ(read.config.embeddings, Embeddings::kTied);
@@ -117,7 +117,7 @@ TEST(GgufConfig, DeciBlocksRegroup) {
     }
     return Read(file).config.shape.ToString();
   };
-  EXPECT_EQ(read({4, 0, 4, 0}, {2, 0, 2, 0}, {16, 8, 16, 8}), "L2-d24-a4x8-f16,8-kv2");
+  EXPECT_EQ(read({4, 0, 4, 0}, {2, 0, 2, 0}, {16, 8, 16, 8}), "L2-d24-a4x8-kv2-f16,8");
   EXPECT_EQ(read({4, 0, 0}, {4, 0, 0}, {9, 9, 9}), "L1-d24-a4x8-f3x9");
   const auto refusal = [&](auto heads, auto kv_heads, auto ffn) {
     return FailureOf([&] { read(heads, kv_heads, ffn); }).what;

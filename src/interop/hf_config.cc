@@ -229,7 +229,12 @@ void RefuseWhatCannotBe(Keys& keys, Architecture architecture) {
 // block_configs of nemotron-nas: an object per block.
 void ReadBlocks(Keys& keys, Shape& shape) {
   const Json* list = keys.Find("block_configs");
-  if (list == nullptr || !list->is_array()) keys.Read<int>("block_configs");
+  if (list == nullptr || !list->is_array()) {
+    throw Error(
+        {.what = list == nullptr ? "block_configs is missing" : "block_configs is not a list",
+         .where = keys.where(),
+         .expected = "an object per block"});
+  }
   std::vector<BlockSizes> blocks;
   for (size_t i = 0; i < list->size(); ++i) {
     const std::string name = fmt::format("block_configs[{}].", i);
