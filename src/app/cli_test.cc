@@ -149,6 +149,26 @@ TEST_F(Cli, FromTextToComparison) {
   ExpectFailure("generate run --tokens 5000000000", 1, {"5000000000", "at most 1048576"});
   ExpectFailure("generate run --seed -1", 2, {"--seed: -1 is negative", "from 0"});
 
+  // An hourglass for every target; the last is there already.
+  const auto exported = [&](const std::string& arguments) {
+    return OutputJson("export run --verify --threads 1 --json " + arguments);
+  };
+  EXPECT_EQ(exported("--to hf --out hf").at("architecture"), "SandglassForCausalLM");
+  EXPECT_EQ(exported("--to vllm --type bf16 --out vllm").at("architecture"), "DeciLMForCausalLM");
+  const Json gguf = exported("--to gguf --type f16 --out out.gguf");
+  EXPECT_EQ(gguf.at("architecture"), "deci");
+  EXPECT_EQ(gguf.at("bos"), "<|endoftext|>");
+  EXPECT_EQ(gguf.at("verification").at("sequences").size(), 2u);
+  ExpectFailure("export run --to gguf --out out.gguf", 1, {"out.gguf", "--force"});
+  ExpectFailure("export run --to gguf --type q8_0 --out q.gguf", 1,
+                {"blocks of 32", "d_model = 16", "--type bf16"});
+  EXPECT_NE(Output("export run --to gguf --out out.gguf --force --threads 1").find("deci, f32"),
+            std::string::npos);
+  // It comes back as it went, and again.
+  EXPECT_EQ(
+      OutputJson("export hf --to gguf --out again.gguf --verify --threads 1 --json").at("bos"),
+      "<|endoftext|>");
+
   // The finished run is there: again the same result, but no other run in its place.
   EXPECT_EQ(OutputJson("train run.toml --out run --json").at("validation_loss"),
             trained.at("validation_loss"));

@@ -12,10 +12,21 @@
 #include "base/progress.h"
 #include "interop/export.h"
 #include "interop/model_source.h"
+#include "interop/text_marks.h"
 #include "interop/verify.h"
 #include "train/run_directory.h"
 
 namespace sandglass {
+
+// What the exported tokenizer puts in front of a text: what it is configured to, or the token that
+// stands between the documents of training data.
+enum class Bos { kAsConfigured, kLikeDocuments };
+template <>
+struct EnumNames<Bos> {
+  static constexpr std::array<std::pair<Bos, const char*>, 2> kNames{
+      {{Bos::kAsConfigured, "as-configured"}, {Bos::kLikeDocuments, "like-documents"}}};
+};
+
 namespace {
 
 // Positions that are claimed for a model that says nothing itself.
@@ -26,6 +37,7 @@ struct ExportFlags {
   ExportTarget to = ExportTarget::kHf;
   ExportType type = ExportType::kF32;
   std::string out;
+  std::optional<Bos> bos;
   int64_t context = 0;
   int threads = 0;
   bool verify = false;
@@ -116,6 +128,10 @@ void RunExport(const ExportFlags& flags) {
     loaded.tokenizer = source->LoadTokenizer();
     loaded.context_length = source->context_length();
   }
+  const Bos bos = flags.bos.value_or(is_run ? Bos::kLikeDocuments : Bos::kAsConfigured);
+  if (loaded.tokenizer && bos == Bos::kLikeDocuments) {
+    loaded.tokenizer = BeginningLikeDocuments(*loaded.tokenizer);
+  }
   int64_t context = flags.context > 0 ? flags.context : loaded.context_length;
   if (context == 0) context = kDefaultContext;
 
@@ -142,6 +158,12 @@ void RunExport(const ExportFlags& flags) {
     if (!verification->sound) FailVerification(*verification, flags.out);
   });
   const uint64_t bytes = SizeOnDisk(flags.out);
+  std::string begins;
+  if (loaded.tokenizer) {
+    if (const auto begin = MarksOf(*loaded.tokenizer).begin) {
+      begins = loaded.tokenizer->spec().tokens[*begin];
+    }
+  }
   if (flags.json) {
     Json json = {{"model", flags.model},
                  {"out", flags.out},
@@ -150,6 +172,7 @@ void RunExport(const ExportFlags& flags) {
                  {"type", EnumName(flags.type)},
                  {"context_length", context},
                  {"bytes", bytes},
+                 {"bos", loaded.tokenizer ? Json(begins) : Json(nullptr)},
                  {"cautions", route.cautions},
                  {"notes", route.notes}};
     if (verification) json["verification"] = VerificationJson(*verification);
@@ -157,7 +180,10 @@ void RunExport(const ExportFlags& flags) {
   }
   Print(fmt::format("{}  {}, {}, {}{}\n", flags.out, EnumName(route.architecture),
                     EnumName(flags.type), HumanBytes(static_cast<double>(bytes)),
-                    loaded.tokenizer ? "" : ", without a tokenizer"));
+                    loaded.tokenizer
+                        ? (begins.empty() ? std::string(", texts begin without a BOS token")
+                                          : ", texts begin with " + begins)
+                        : ", without a tokenizer"));
   for (const std::string& note : route.notes) Print(note + "\n");
   if (verification) Print(VerificationText(*verification));
 }
@@ -177,6 +203,11 @@ void AddExportVerb(CLI::App& program) {
   verb->add_option("--out", flags->out, "Directory, or file with --to gguf")->required();
   verb->add_option("--context", flags->context, "Positions the model is said to take [the model's]")
       ->check(CLI::PositiveNumber);
+  verb->add_option_function<std::string>(
+      "--bos", [flags](const std::string& text) { flags->bos = ParseEnum<Bos>(text, "--bos"); },
+      "What the tokenizer puts in front of a text: as-configured, or like-documents (the token "
+      "that "
+      "training documents begin with) [like-documents for runs, else as-configured]");
   verb->add_flag("--verify", flags->verify,
                  "Load what was written and compare logits up to position 200 before it is put in "
                  "place");

@@ -1,9 +1,11 @@
 #include "interop/export_hf.h"
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "base/file.h"
+#include "interop/text_marks.h"
 #include "io/safetensors.h"
 
 namespace sandglass {
@@ -112,8 +114,14 @@ void WriteWeights(const ExportJob& job, const std::string& path) {
 void WriteTokenizer(const ExportJob& job, const std::string& directory) {
   const Tokenizer& tokenizer = *job.tokenizer;
   tokenizer.Save(directory + "/tokenizer.json");
-  const std::string& end = tokenizer.spec().tokens[tokenizer.end_of_text()];
-  Json names = {{"bos_token", end}, {"eos_token", end}, {"pad_token", end}};
+  const TextMarks marks = MarksOf(tokenizer);
+  Json names = Json::object();
+  const auto add = [&](const char* key, std::optional<TokenId> id) {
+    if (id) names[key] = tokenizer.spec().tokens[*id];
+  };
+  add("bos_token", marks.begin);
+  add("eos_token", marks.stop);
+  add("pad_token", marks.stop);
   WriteJson(directory, "special_tokens_map.json", names);
   names["tokenizer_class"] = "PreTrainedTokenizerFast";
   names["model_max_length"] = job.context_length;
@@ -163,8 +171,11 @@ Json HfConfigJson(const ExportJob& job) {
   json["initializer_range"] = config.init_std;
   json["tie_word_embeddings"] = config.embeddings == Embeddings::kTied;
   json["use_cache"] = true;
-  const Json end = job.tokenizer ? Json(job.tokenizer->end_of_text()) : Json(nullptr);
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) json[key] = end;
+  const TextMarks marks = job.tokenizer ? MarksOf(*job.tokenizer) : TextMarks{};
+  const auto id = [](std::optional<TokenId> mark) { return mark ? Json(*mark) : Json(nullptr); };
+  json["bos_token_id"] = id(marks.begin);
+  json["eos_token_id"] = id(marks.stop);
+  json["pad_token_id"] = id(marks.stop);
   json["torch_dtype"] = HfTypeName(job.type);
   json["dtype"] = HfTypeName(job.type);
   return json;

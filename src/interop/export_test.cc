@@ -3,14 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
 
 #include "base/file.h"
 #include "base/testing.h"
+#include "data/tokenizer_json.h"
 #include "interop/export_hf.h"
 #include "interop/model_source.h"
+#include "interop/text_marks.h"
 #include "interop/verify.h"
 #include "io/gguf_file.h"
 
@@ -249,6 +253,93 @@ TEST_F(Export, ReplacesEarlierExportsAlone) {
   });
   EXPECT_NE(text.what.find("not an export"), std::string::npos) << text.what;
   EXPECT_EQ(ReadFile(Path("out/mine/letter.txt")), "Dear");
+}
+
+// Bytes, "<|endoftext|>", and the token "ab".
+Tokenizer SmallTokenizer(SplitPattern pattern, WholePieces whole_pieces = WholePieces::kMerge) {
+  TokenizerSpec spec{.splits = {std::string(SplitRegex(pattern))},
+                     .tokens = BaseTokens(),
+                     .added = {{.id = 0}},
+                     .whole_pieces = whole_pieces};
+  const auto id = [&](const char* bytes) {
+    return static_cast<TokenId>(std::ranges::find(spec.tokens, bytes) - spec.tokens.begin());
+  };
+  const TokenId a = id("a"), b = id("b");
+  spec.tokens.push_back("ab");
+  spec.merges = {{a, b, static_cast<TokenId>(spec.tokens.size() - 1)}};
+  return Tokenizer(std::move(spec));
+}
+
+TEST_F(Export, GgufCarriesTheTokenizer) {
+  ModelConfig config = Config("L2-d32-a4x8-kv2-f2x24");
+  config.vocabulary = 262;  // four ids more than the tokenizer has
+  const std::unique_ptr<Model> model = RandomModel(config);
+  const Tokenizer plain = SmallTokenizer(SplitPattern::kCl100k);
+  ExportJob job = Job(*model, ExportTarget::kGguf);
+  for (const bool begins : {false, true}) {
+    const Tokenizer tokenizer =
+        begins ? BeginningLikeDocuments(plain) : SmallTokenizer(SplitPattern::kCl100k);
+    job.tokenizer = &tokenizer;
+    WriteExport(job, Path("out.gguf"), Existing::kReplace);
+    const GgufFile file(Path("out.gguf"));
+    EXPECT_EQ(file.Require<std::string_view>("tokenizer.ggml.model"), "gpt2");
+    EXPECT_EQ(file.Require<std::string_view>("tokenizer.ggml.pre"), "dbrx");
+    const auto tokens = file.Require<std::vector<std::string_view>>("tokenizer.ggml.tokens");
+    ASSERT_EQ(tokens.size(), 262u);
+    EXPECT_EQ(tokens[0], "<|endoftext|>");
+    EXPECT_EQ(tokens[257], "ab");
+    EXPECT_NE(std::ranges::find(tokens, "Ġ"), tokens.end());
+    const auto types = file.Require<std::vector<int64_t>>("tokenizer.ggml.token_type");
+    EXPECT_EQ(types[0], 3);
+    EXPECT_EQ(types[257], 1);
+    EXPECT_EQ(types[261], 5);
+    EXPECT_EQ(file.Require<std::vector<std::string_view>>("tokenizer.ggml.merges"),
+              (std::vector<std::string_view>{"a b"}));
+    EXPECT_EQ(file.Require<int64_t>("tokenizer.ggml.eos_token_id"), 0);
+    EXPECT_EQ(file.Require<bool>("tokenizer.ggml.add_bos_token"), begins);
+    EXPECT_EQ(file.Get<int64_t>("tokenizer.ggml.bos_token_id").has_value(), begins);
+    EXPECT_EQ(file.Require<bool>("tokenizer.ggml.add_eos_token"), false);
+  }
+}
+
+TEST_F(Export, GgufNamesThePreTokenizerOrRefuses) {
+  ModelConfig config = Config("L1-d32-a4x8-f2x24");
+  config.vocabulary = 258;
+  const std::unique_ptr<Model> model = RandomModel(config);
+  ExportJob job = Job(*model, ExportTarget::kGguf);
+  const auto name_of = [&](const Tokenizer& tokenizer) {
+    job.tokenizer = &tokenizer;
+    WriteExport(job, Path("out.gguf"), Existing::kReplace);
+    return std::string(GgufFile(Path("out.gguf")).Require<std::string_view>("tokenizer.ggml.pre"));
+  };
+  EXPECT_EQ(name_of(SmallTokenizer(SplitPattern::kGpt2)), "gpt-2");
+  EXPECT_EQ(name_of(SmallTokenizer(SplitPattern::kCl100k)), "dbrx");
+  EXPECT_EQ(name_of(SmallTokenizer(SplitPattern::kCl100k, WholePieces::kLookUp)), "llama-bpe");
+  TokenizerSpec spec = SmallTokenizer(SplitPattern::kGpt2).spec();
+  spec.splits = {R"(\p{L}+|\P{L}+)"};
+  const Tokenizer other(spec);
+  fs::remove(Path("out.gguf"));
+  const ErrorParts failure = FailureOf([&] { name_of(other); });
+  EXPECT_NE(failure.what.find("no pre-tokenizer"), std::string::npos) << failure.what;
+  EXPECT_NE(failure.where.find("\\P{L}"), std::string::npos) << failure.where;
+  EXPECT_TRUE(fs::is_empty(root_));
+}
+
+TEST_F(Export, DirectoriesCarryTheTokenizer) {
+  ModelConfig config = Config("L1-d32-a4x8-f2x24");
+  config.vocabulary = 258;
+  const std::unique_ptr<Model> model = RandomModel(config);
+  ExportJob job = Job(*model, ExportTarget::kHf);
+  const Tokenizer tokenizer = BeginningLikeDocuments(SmallTokenizer(SplitPattern::kGpt2));
+  job.tokenizer = &tokenizer;
+  WriteExport(job, Path("out"), Existing::kRefuse);
+  EXPECT_EQ(Tokenizer::Load(Path("out/tokenizer.json")).hash(), tokenizer.hash());
+  const Json names = Json::parse(ReadFile(Path("out/tokenizer_config.json")));
+  EXPECT_EQ(names.at("bos_token"), "<|endoftext|>");
+  EXPECT_EQ(names.at("eos_token"), "<|endoftext|>");
+  EXPECT_EQ(names.at("model_max_length"), 256);
+  const Json generation = Json::parse(ReadFile(Path("out/generation_config.json")));
+  EXPECT_EQ(generation.at("eos_token_id"), 0);
 }
 
 TEST_F(Export, ConfigurationIsSpelledForOldAndNewTransformers) {

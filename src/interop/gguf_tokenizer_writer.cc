@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "data/tokenizer_json.h"
+#include "interop/text_marks.h"
 #include "io/gguf_types.h"
 
 namespace sandglass {
@@ -15,19 +18,27 @@ namespace {
 // llama.cpp knows pre-tokenizers by name. A name also says whether whole pieces are looked up.
 struct PreTokenizerName {
   const char* name;
-  SplitPattern pattern;
+  std::vector<std::string_view> splits;
   WholePieces whole_pieces;
 };
-constexpr PreTokenizerName kPreTokenizerNames[] = {
-    {"gpt-2", SplitPattern::kGpt2, WholePieces::kMerge},
-    {"dbrx", SplitPattern::kCl100k, WholePieces::kMerge},
-    {"llama-bpe", SplitPattern::kCl100k, WholePieces::kLookUp},
-};
+
+const std::vector<PreTokenizerName>& PreTokenizerNames() {
+  static const std::vector<PreTokenizerName> names = {
+      {"gpt-2", {SplitRegex(SplitPattern::kGpt2)}, WholePieces::kMerge},
+      {"smollm", {R"(\p{N})", SplitRegex(SplitPattern::kGpt2)}, WholePieces::kMerge},
+      {"dbrx", {SplitRegex(SplitPattern::kCl100k)}, WholePieces::kMerge},
+      {"llama-bpe", {SplitRegex(SplitPattern::kCl100k)}, WholePieces::kLookUp},
+      {"qwen2",
+       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+        R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+       WholePieces::kMerge},
+  };
+  return names;
+}
 
 const char* PreTokenizerNameOf(const TokenizerSpec& spec) {
-  for (const PreTokenizerName& known : kPreTokenizerNames) {
-    if (spec.splits.size() == 1 && spec.splits.front() == SplitRegex(known.pattern) &&
-        spec.whole_pieces == known.whole_pieces) {
+  for (const PreTokenizerName& known : PreTokenizerNames()) {
+    if (std::ranges::equal(spec.splits, known.splits) && spec.whole_pieces == known.whole_pieces) {
       return known.name;
     }
   }
@@ -79,12 +90,16 @@ void AddGgufTokenizer(const Tokenizer* tokenizer, int vocabulary, GgufWriter& wr
   }
   writer.Add("tokenizer.ggml.merges", merges);
 
-  const auto end_of_text = static_cast<uint32_t>(tokenizer->end_of_text());
-  writer.Add("tokenizer.ggml.bos_token_id", end_of_text);
-  writer.Add("tokenizer.ggml.eos_token_id", end_of_text);
-  writer.Add("tokenizer.ggml.padding_token_id", end_of_text);
-  writer.Add("tokenizer.ggml.add_bos_token", true);
-  writer.Add("tokenizer.ggml.add_eos_token", false);
+  const TextMarks marks = MarksOf(*tokenizer);
+  const auto add_mark = [&](const char* key, std::optional<TokenId> id) {
+    if (id) writer.Add(std::string("tokenizer.ggml.") + key, static_cast<uint32_t>(*id));
+  };
+  add_mark("bos_token_id", marks.begin);
+  add_mark("eos_token_id", marks.end ? marks.end : marks.stop);
+  add_mark("padding_token_id", marks.stop);
+  // Said either way: llama.cpp's defaults depend on the kind of tokenizer.
+  writer.Add("tokenizer.ggml.add_bos_token", marks.begin.has_value());
+  writer.Add("tokenizer.ggml.add_eos_token", marks.end.has_value());
 }
 
 }  // namespace sandglass
