@@ -10,6 +10,7 @@
 #include "interop/export.h"
 #include "interop/model_source.h"
 #include "io/quantization.h"
+#include "model/observer.h"
 
 namespace sandglass {
 namespace {
@@ -106,7 +107,35 @@ void RoundAsWritten(Model& model, const ExportRoute& route, ExportType type) {
   }
 }
 
-// Parameters under `prefix` that differ, with by how much.
+// The stream after the embedding and after every sub-layer.
+class StreamRecorder final : public Observer {
+ public:
+  void BeforeForward(const Pass&, const SubLayer&, ConstView x) override {
+    if (streams_.empty()) Record(x);
+  }
+  void AfterForward(const Pass&, const SubLayer&, ConstView x) override { Record(x); }
+  void AfterBackward(const Pass&, const SubLayer&, ConstView) override {}
+  const std::vector<std::vector<float>>& streams() const { return streams_; }
+
+ private:
+  void Record(ConstView x) {
+    std::vector<float>& stream = streams_.emplace_back(x.elements());
+    for (int64_t row = 0; row < x.rows; ++row) {
+      std::copy_n(x.Row<float>(row), x.cols, stream.data() + row * x.cols);
+    }
+  }
+  std::vector<std::vector<float>> streams_;
+};
+
+std::vector<std::vector<float>> StreamsOf(Model& model, std::span<const TokenId> ids) {
+  StreamRecorder recorder;
+  model.SetObserver(&recorder);
+  LogitsOf(model, ids);
+  model.SetObserver(nullptr);
+  return recorder.streams();
+}
+
+// Parameters of the part `prefix` that differ, with by how much.
 std::string ParameterDifferences(const Model& original, const Model& loaded,
                                  const std::string& prefix) {
   std::map<std::string, const ParamSpec*> others;
@@ -114,7 +143,8 @@ std::string ParameterDifferences(const Model& original, const Model& loaded,
   std::string text;
   for (const ParamSpec& spec : original.params().specs()) {
     const auto other = others.find(spec.name);
-    if (!spec.name.starts_with(prefix) || other == others.end()) continue;
+    const bool belongs = spec.name == prefix || spec.name.starts_with(prefix + ".");
+    if (!belongs || other == others.end()) continue;
     const int64_t elements = std::min(spec.elements(), other->second->elements());
     const double difference = LargestDifference(
         {spec.param->value.Row<float>(), static_cast<size_t>(elements)},
@@ -125,13 +155,26 @@ std::string ParameterDifferences(const Model& original, const Model& loaded,
   return text;
 }
 
-// The first parameters, in the order of the network, that differ.
-std::string FirstDrift(Model& original, Model& loaded, std::span<const TokenId>) {
-  for (const ParamSpec& spec : original.params().specs()) {
-    const std::string differences = ParameterDifferences(original, loaded, spec.name);
-    if (!differences.empty()) return spec.name + differences;
+// The first place of the stream where the models part.
+std::string FirstDrift(Model& original, Model& loaded, std::span<const TokenId> ids) {
+  const auto expected = StreamsOf(original, ids);
+  const auto found = StreamsOf(loaded, ids);
+  const int per_layer = 1 + original.config().shape.sub_mlps();
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double scale = std::max(LargestValue(expected[i]), 1e-6);
+    if (i < found.size() && LargestDifference(expected[i], found[i]) <= kTolerance * scale)
+      continue;
+    std::string name = "embedding";
+    if (i > 0) {
+      const int sub_layer = static_cast<int>(i) - 1;
+      const int index = sub_layer % per_layer;
+      name = fmt::format("layers.{}.", sub_layer / per_layer) +
+             (index == 0 ? "attention" : fmt::format("ffn.{}", index - 1));
+    }
+    return name + ParameterDifferences(original, loaded, name);
   }
-  return "";
+  return "final norm or head" + ParameterDifferences(original, loaded, "final_norm") +
+         ParameterDifferences(original, loaded, "head");
 }
 
 }  // namespace
