@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "app/field_options.h"
+#include "app/model_options.h"
 #include "app/output.h"
 #include "app/verbs.h"
-#include "base/cpu.h"
 #include "base/format.h"
 #include "base/interrupt.h"
 #include "base/progress.h"
@@ -18,15 +18,6 @@
 
 namespace sandglass {
 
-// What the exported tokenizer puts in front of a text: what it is configured to, or the token that
-// stands between the documents of training data.
-enum class Bos { kAsConfigured, kLikeDocuments };
-template <>
-struct EnumNames<Bos> {
-  static constexpr std::array<std::pair<Bos, const char*>, 2> kNames{
-      {{Bos::kAsConfigured, "as-configured"}, {Bos::kLikeDocuments, "like-documents"}}};
-};
-
 namespace {
 
 // Positions that are claimed for a model that says nothing itself.
@@ -37,7 +28,6 @@ struct ExportFlags {
   ExportTarget to = ExportTarget::kHf;
   ExportType type = ExportType::kF32;
   std::string out;
-  std::optional<Bos> bos;
   int64_t context = 0;
   int threads = 0;
   bool verify = false;
@@ -90,55 +80,29 @@ std::string VerificationText(const Verification& verification) {
   return text;
 }
 
-// What is exported, loaded.
-struct LoadedModel {
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Model> model;
-  std::optional<Tokenizer> tokenizer;
-  int64_t context_length = 0;
-};
-
 void RunExport(const ExportFlags& flags) {
   const Existing existing = flags.force ? Existing::kReplace : Existing::kRefuse;
-  const bool is_run = IsRunDirectory(flags.model);
-  const std::unique_ptr<ModelSource> source = is_run ? nullptr : OpenForeignModel(flags.model);
-  const ModelConfig config = is_run ? ReadRunConfig(flags.model).model.config : source->config();
+  const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote);
+  const ModelConfig config = source->config();
   const ExportRoute route = RouteTo(flags.to, flags.type, config);
   RequireRoute(route, flags.model);
   RequireFreePath(flags.to, flags.out, existing);
   for (const std::string& caution : route.cautions) PrintNote("note: " + caution);
 
-  const Capacity capacity{.purpose = Purpose::kEvaluate, .length = kVerifiedPositions};
-  LoadedModel loaded;
-  if (is_run) {
-    const RunConfig run = ReadRunConfig(flags.model);
-    SystemOptions system = run.system;
-    if (flags.threads > 0) system.threads = flags.threads;
-    TrainedModel trained = LoadTrainedModel(flags.model, capacity, system, PrintNote);
-    loaded = {std::move(trained.backend), std::move(trained.model),
-              Tokenizer::Load(TokenizerPath(flags.model)), run.train.length};
-  } else {
-    for (const std::string& note : source->notes()) PrintNote("note: " + note);
-    loaded.backend = MakeCpuBackend(ResolveThreads(flags.threads, "--threads"));
-    loaded.model = std::make_unique<Model>(config, capacity);
-    loaded.model->Allocate(*loaded.backend);
-    Progress progress("read", loaded.model->params().elements(), "parameters");
-    source->LoadWeights(loaded.model->params(), [&](int64_t done) { progress.Update(done); });
-    progress.Finish();
-    loaded.tokenizer = source->LoadTokenizer();
-    loaded.context_length = source->context_length();
+  std::optional<Tokenizer> tokenizer = source->LoadTokenizer();
+  if (tokenizer && source->text_start() == TextStart::kDocument) {
+    tokenizer = BeginningLikeDocuments(*tokenizer);
   }
-  const Bos bos = flags.bos.value_or(is_run ? Bos::kLikeDocuments : Bos::kAsConfigured);
-  if (loaded.tokenizer && bos == Bos::kLikeDocuments) {
-    loaded.tokenizer = BeginningLikeDocuments(*loaded.tokenizer);
-  }
-  int64_t context = flags.context > 0 ? flags.context : loaded.context_length;
+  int64_t context = flags.context > 0 ? flags.context : source->context_length();
   if (context == 0) context = kDefaultContext;
+  const LoadedModel loaded =
+      LoadModel(*source, {.purpose = Purpose::kEvaluate, .length = kVerifiedPositions},
+                SystemFor(flags.model, flags.threads));
 
   Progress writing("write", 0, "bytes");
   const ExportJob job{.config = config,
                       .params = loaded.model->params(),
-                      .tokenizer = loaded.tokenizer ? &*loaded.tokenizer : nullptr,
+                      .tokenizer = tokenizer ? &*tokenizer : nullptr,
                       .context_length = context,
                       .name = std::filesystem::path(flags.model).filename().string(),
                       .route = route,
@@ -159,9 +123,9 @@ void RunExport(const ExportFlags& flags) {
   });
   const uint64_t bytes = SizeOnDisk(flags.out);
   std::string begins;
-  if (loaded.tokenizer) {
-    if (const auto begin = MarksOf(*loaded.tokenizer).begin) {
-      begins = loaded.tokenizer->spec().tokens[*begin];
+  if (tokenizer) {
+    if (const auto begin = MarksOf(*tokenizer).begin) {
+      begins = tokenizer->spec().tokens[*begin];
     }
   }
   if (flags.json) {
@@ -172,7 +136,7 @@ void RunExport(const ExportFlags& flags) {
                  {"type", EnumName(flags.type)},
                  {"context_length", context},
                  {"bytes", bytes},
-                 {"bos", loaded.tokenizer ? Json(begins) : Json(nullptr)},
+                 {"bos", tokenizer ? Json(begins) : Json(nullptr)},
                  {"cautions", route.cautions},
                  {"notes", route.notes}};
     if (verification) json["verification"] = VerificationJson(*verification);
@@ -180,10 +144,9 @@ void RunExport(const ExportFlags& flags) {
   }
   Print(fmt::format("{}  {}, {}, {}{}\n", flags.out, EnumName(route.architecture),
                     EnumName(flags.type), HumanBytes(static_cast<double>(bytes)),
-                    loaded.tokenizer
-                        ? (begins.empty() ? std::string(", texts begin without a BOS token")
-                                          : ", texts begin with " + begins)
-                        : ", without a tokenizer"));
+                    tokenizer ? (begins.empty() ? std::string(", texts begin without a BOS token")
+                                                : ", texts begin with " + begins)
+                              : ", without a tokenizer"));
   for (const std::string& note : route.notes) Print(note + "\n");
   if (verification) Print(VerificationText(*verification));
 }
@@ -203,11 +166,6 @@ void AddExportVerb(CLI::App& program) {
   verb->add_option("--out", flags->out, "Directory, or file with --to gguf")->required();
   verb->add_option("--context", flags->context, "Positions the model is said to take [the model's]")
       ->check(CLI::PositiveNumber);
-  verb->add_option_function<std::string>(
-      "--bos", [flags](const std::string& text) { flags->bos = ParseEnum<Bos>(text, "--bos"); },
-      "What the tokenizer puts in front of a text: as-configured, or like-documents (the token "
-      "that "
-      "training documents begin with) [like-documents for runs, else as-configured]");
   verb->add_flag("--verify", flags->verify,
                  "Load what was written and compare logits up to position 200 before it is put in "
                  "place");

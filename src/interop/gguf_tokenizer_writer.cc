@@ -2,50 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "data/tokenizer_json.h"
+#include "interop/gguf_tokenizer.h"
 #include "interop/text_marks.h"
 #include "io/gguf_types.h"
 
 namespace sandglass {
 namespace {
 
-// llama.cpp knows pre-tokenizers by name. A name also says whether whole pieces are looked up.
-struct PreTokenizerName {
-  const char* name;
-  std::vector<std::string_view> splits;
-  WholePieces whole_pieces;
-};
-
-const std::vector<PreTokenizerName>& PreTokenizerNames() {
-  static const std::vector<PreTokenizerName> names = {
-      {"gpt-2", {SplitRegex(SplitPattern::kGpt2)}, WholePieces::kMerge},
-      {"smollm", {R"(\p{N})", SplitRegex(SplitPattern::kGpt2)}, WholePieces::kMerge},
-      {"dbrx", {SplitRegex(SplitPattern::kCl100k)}, WholePieces::kMerge},
-      {"llama-bpe", {SplitRegex(SplitPattern::kCl100k)}, WholePieces::kLookUp},
-      {"qwen2",
-       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
-        R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-       WholePieces::kMerge},
-  };
-  return names;
-}
-
-const char* PreTokenizerNameOf(const TokenizerSpec& spec) {
-  for (const PreTokenizerName& known : PreTokenizerNames()) {
-    if (std::ranges::equal(spec.splits, known.splits) && spec.whole_pieces == known.whole_pieces) {
-      return known.name;
-    }
-  }
+std::string PreTokenizerNameOf(const TokenizerSpec& spec) {
+  if (std::optional<std::string> name = GgufPreTokenizerName(spec)) return *std::move(name);
   throw Error({.what = "llama.cpp has no pre-tokenizer that cuts text as this tokenizer does",
                .where = fmt::format("regex {}", fmt::join(spec.splits, ", then ")),
-               .expected = "one of the patterns gpt2 and cl100k",
-               .remedy = "--to hf; or train with a tokenizer of one of these patterns"});
+               .remedy = "--to hf; or train with a tokenizer whose pattern is gpt2 or cl100k"});
 }
 
 }  // namespace
