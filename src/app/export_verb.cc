@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "app/field_options.h"
 #include "app/model_options.h"
@@ -11,10 +12,9 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "interop/export.h"
-#include "interop/model_source.h"
 #include "interop/text_marks.h"
 #include "interop/verify.h"
-#include "train/run_directory.h"
+#include "train/open_model.h"
 
 namespace sandglass {
 

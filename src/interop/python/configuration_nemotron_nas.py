@@ -24,7 +24,10 @@ class Block(dict):
 class NemotronNasConfig(PretrainedConfig):
     model_type = "nemotron-nas"
 
-    def __init__(self, block_configs=(), max_position_embeddings=2048, **kwargs):
+    def __init__(
+        self, block_configs=(), max_position_embeddings=2048, rope_parameters=None, **kwargs
+    ):
         self.block_configs = [Block(block) for block in block_configs]
         self.max_position_embeddings = max_position_embeddings
+        self.rope_parameters = rope_parameters
         super().__init__(**kwargs)
