@@ -79,9 +79,9 @@ CorpusReport EncodeCorpus(const Tokenizer& tokenizer, CorpusOptions corpus_optio
         std::vector<EncodedDocument> encoded(documents.size());
         for (size_t i = 0; i < documents.size(); ++i) {
           encoded[i].hash = HashBytes(documents[i], options.seed);
-          encoded[i].text_bytes = static_cast<int64_t>(documents[i].size());
           encoded[i].tokens.push_back(tokenizer.end_of_text());
           encoders[worker].Encode(documents[i], encoded[i].tokens);
+          encoded[i].text_bytes = tokenizer.TextBytes(encoded[i].tokens);
         }
         return encoded;
       },

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "interop/gguf_config.h"
+#include "interop/gguf_tokenizer.h"
 #include "interop/hf_config.h"
 #include "interop/names.h"
 #include "io/gguf_file.h"
@@ -196,6 +197,8 @@ class HuggingFaceModel final : public ForeignModel {
   std::optional<Tokenizer> LoadTokenizer() const override {
     const std::string json = path() + "/tokenizer.json";
     if (fs::exists(json)) return Tokenizer::Load(json);
+    const std::string model = path() + "/tokenizer.model";
+    if (fs::exists(model)) return Tokenizer::Load(model);
     return std::nullopt;
   }
 
@@ -231,7 +234,11 @@ class GgufModel final : public ForeignModel {
         new GgufModel(std::move(facts), parsed.architecture, std::move(tensors), std::move(file)));
   }
 
-  std::optional<Tokenizer> LoadTokenizer() const override { return std::nullopt; }
+  std::optional<Tokenizer> LoadTokenizer() const override {
+    const auto model = file_->Get<std::string_view>("tokenizer.ggml.model");
+    if (!model || *model == "none") return std::nullopt;
+    return Tokenizer(ReadGgufTokenizer(*file_), path());
+  }
 
  private:
   GgufModel(Facts facts, Architecture architecture, StoredTensors tensors,
