@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <unordered_set>
 
 #include "base/cpu.h"
@@ -64,6 +65,17 @@ struct EncodedDocument {
   std::vector<TokenId> tokens;  // end-of-text first
 };
 
+// Bytes of text in a document: its own, unless the tokenizer changes text before it encodes it.
+int64_t TextBytes(const Tokenizer& tokenizer, std::span<const TokenId> tokens) {
+  int64_t bytes = 0;
+  TokenId previous = -1;
+  for (const TokenId id : tokens) {
+    bytes += tokenizer.byte_counts()(previous, id);
+    previous = id;
+  }
+  return bytes;
+}
+
 // Hands every document of the corpus, encoded, to `sink` in the order of the corpus.
 CorpusReport EncodeCorpus(const Tokenizer& tokenizer, CorpusOptions corpus_options,
                           const PrepareOptions& options, ProgressMode progress_mode,
@@ -81,7 +93,7 @@ CorpusReport EncodeCorpus(const Tokenizer& tokenizer, CorpusOptions corpus_optio
           encoded[i].hash = HashBytes(documents[i], options.seed);
           encoded[i].tokens.push_back(tokenizer.end_of_text());
           encoders[worker].Encode(documents[i], encoded[i].tokens);
-          encoded[i].text_bytes = tokenizer.TextBytes(encoded[i].tokens);
+          encoded[i].text_bytes = TextBytes(tokenizer, encoded[i].tokens);
         }
         return encoded;
       },

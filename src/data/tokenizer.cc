@@ -235,16 +235,6 @@ std::string_view Tokenizer::TextAfter(TokenId previous, TokenId id) const {
   return bytes.substr(bytes.size() - byte_counts_(previous, id));
 }
 
-int64_t Tokenizer::TextBytes(std::span<const TokenId> ids) const {
-  int64_t bytes = 0;
-  TokenId previous = -1;
-  for (const TokenId id : ids) {
-    bytes += byte_counts_(previous, id);
-    previous = id;
-  }
-  return bytes;
-}
-
 std::string Tokenizer::Decode(std::span<const TokenId> ids) const {
   std::string text;
   TokenId previous = -1;

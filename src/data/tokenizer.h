@@ -144,10 +144,6 @@ class Tokenizer {
   // The size of TextAfter for every pair of ids.
   const TokenByteCounts& byte_counts() const { return byte_counts_; }
 
-  // Bytes of text in a document of `ids`: those of what was encoded, unless the tokenizer changes
-  // text before it encodes it.
-  int64_t TextBytes(std::span<const TokenId> ids) const;
-
   // The joined text of `ids`. Throws Error for an id outside the vocabulary.
   std::string Decode(std::span<const TokenId> ids) const;
 
