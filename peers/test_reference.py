@@ -62,9 +62,12 @@ def test_loss_curve(case, data, tmp_path, record):
     """20 steps of AdamW with warm-up, decay, clipping and z-loss, from equal weights."""
     steps, peak, minimum, warmup, decay, clip = 20, 3e-3, 1e-4, 5, 0.1, 0.7
     c = dataclasses.replace(random_configuration(*case, data.vocabulary), z_loss=1e-3)
-    start = train(run_settings(c, data, steps=1), tmp_path / "start")
+    # One step that moves nothing shows where a run of this seed starts.
+    start = train(
+        run_settings(c, data, steps=1), tmp_path / "start", optimizer={"learning_rate": 1e-30}
+    )
     run = train(
-        run_settings(c, data, steps, initial_weights=str(start.path)),
+        run_settings(c, data, steps),
         tmp_path / "run",
         optimizer=dict(
             learning_rate=peak,
@@ -94,4 +97,4 @@ def test_loss_curve(case, data, tmp_path, record):
         assert line["gradient_norm"] == pytest.approx(norm.item(), rel=1e-3)
         assert line["learning_rate"] == pytest.approx(group["lr"], rel=1e-6)
     assert ours[-1]["loss"] < ours[0]["loss"]
-    assert record("loss over 20 AdamW steps: absolute", case[0], worst) < 1e-4
+    assert record("loss over 20 AdamW steps: absolute", case[0], worst) < 1e-5

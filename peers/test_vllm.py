@@ -56,5 +56,6 @@ def test_log_probabilities(route, case, trained, answers, tmp_path, record):
     logits = torch.from_numpy(program.logits(run.path, ids(trained), tmp_path / "logits.npy"))
     ours = logits.double().log_softmax(-1).numpy()[:-1]
     theirs = answers[f"{route}-{case_name(case)}"]
+    assert theirs.dtype == np.float32, theirs
     difference = np.abs(theirs[:, : ours.shape[1]] - ours).max()
     assert record(f"log-probabilities: absolute, vLLM, --to {route}", case[0], difference) < 1e-4

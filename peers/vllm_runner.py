@@ -3,9 +3,10 @@
     vllm_runner.py REQUEST.json ANSWER.npz
 
 The request: {"models": {name: directory}, "ids": [...]}; the answer: name -> log-probabilities
-[T - 1, V] of the token that follows each of ids[:-1].
+[T - 1, V] of the token that follows each of ids[:-1], or what vLLM said instead.
 """
 
+import gc
 import json
 import os
 import sys
@@ -45,10 +46,13 @@ def main() -> None:
     request_path, answer_path = sys.argv[1:]
     with open(request_path) as file:
         request = json.load(file)
-    answers = {
-        name: log_probabilities(directory, request["ids"])
-        for name, directory in request["models"].items()
-    }
+    answers = {}
+    for name, directory in request["models"].items():
+        try:
+            answers[name] = log_probabilities(directory, request["ids"])
+        except Exception as error:  # the others are still to be compared
+            answers[name] = np.array(f"{type(error).__name__}: {error}")
+        gc.collect()
     np.savez(answer_path, **answers)
 
 
