@@ -100,6 +100,7 @@ class Cli : public ::testing::Test {
     }
   }
 
+  std::string Path(const std::string& name) { return root_ + "/" + name; }
   std::string Read(const std::string& name) { return ReadFile(root_ + "/" + name); }
   void Write(const std::string& name, std::string_view text) {
     WriteFileAtomically(root_ + "/" + name, text);
@@ -300,6 +301,79 @@ TEST_F(Cli, PlanPricesARunFile) {
   EXPECT_NE(Output(plan).find("time at 1e+09 FLOP/s"), std::string::npos);
   ExpectFailure("plan run.toml L2-d16-a2x8-f2x16", 1, {"a file and other things to plan"});
   ExpectFailure("plan L2-d16-a2x8-f2x16 --flop-per-s 1e9", 1, {"belong to a recipe or run file"});
+}
+
+TEST_F(Cli, DataShowNamesWhatAStepReads) {
+  PrepareData();
+  Write("run.toml", kRun);
+  const Json step = OutputJson("data show run.toml --step 3 --json");
+  ASSERT_EQ(step.at("samples").size(), 2u);
+  const Json& sample = step.at("samples")[0];
+  EXPECT_EQ(sample.at("position"), 4);
+  EXPECT_EQ(sample.at("source"), "data/train.bin");
+  EXPECT_EQ(sample.at("ids").size(), 16u);
+  EXPECT_EQ(sample.at("targets")[0], sample.at("ids")[1]);
+  EXPECT_FALSE(sample.at("text").get<std::string>().empty());
+  Output("train run.toml --out run");
+  const Json of_run = OutputJson("data show run --step 3 --json");
+  EXPECT_EQ(of_run.at("samples"), step.at("samples"));
+  EXPECT_NE(Output("data show run --step 1000000").find("epoch"), std::string::npos);
+  ExpectFailure("data show run --step 0", 2, {"--step"});
+}
+
+TEST_F(Cli, MixturesAndDocumentMaskingFromTheRunFile) {
+  PrepareData();
+  const std::string mixture = std::string(kRun).replace(
+      std::string(kRun).find("path = \"data\""), 13,
+      "document_masking = true\n[[data.sources]]\npath = \"data\"\nweight = 3\n"
+      "[[data.sources]]\npath = \"data/train.bin\"\nvalidation = \"data/validation.bin\"\n"
+      "weight = 1");
+  Write("run.toml", mixture);
+  const Json trained = OutputJson("train run.toml --out run --json");
+  EXPECT_GT(trained.at("bits_per_byte"), 0.0);
+  EXPECT_NEAR(OutputJson("eval run --json").at("loss"), trained.at("validation_loss"), 1e-6);
+  const Json step = OutputJson("data show run --step 2 --json --set train.batch=2");
+  EXPECT_EQ(step.at("samples")[0].at("starts").size(), 16u);
+  Write("mixed.toml", std::string(mixture).replace(mixture.find("weight = 1"), 10, "tokens = 1"));
+  ExpectFailure("data show mixed.toml --step 1", 1, {"shares of the sources are mixed"});
+}
+
+TEST_F(Cli, IdsWithoutATokenizer) {
+  PrepareData();
+  std::filesystem::create_directory(Path("ids"));
+  for (const char* name : {"train", "validation"}) {
+    std::filesystem::copy_file(Path("data/" + std::string(name) + ".bin"),
+                               Path("ids/" + std::string(name) + ".bin"));
+  }
+  const std::string ids = std::string(kRun).replace(
+      std::string(kRun).find("path = \"data\""), 13,
+      "path = \"ids/train.bin\"\nvalidation = \"ids/validation.bin\"\nvocabulary = 300");
+  Write("run.toml", ids);
+  const Json trained = OutputJson("train run.toml --out run --json");
+  EXPECT_EQ(trained.at("validation_bytes"), 0);
+  EXPECT_NE(Output("eval run").find("not available"), std::string::npos);
+  EXPECT_FALSE(OutputJson("data show run --step 1 --json").at("samples")[0].contains("text"));
+  ExpectFailure("data show run.toml --step 1 --set data.vocabulary=0", 1, {"data.vocabulary"});
+  ExpectFailure("data show run.toml --step 1 --set data.vocabulary=5", 1,
+                {"outside the vocabulary", "ids/train.bin, token"});
+  ExpectFailure("data show run.toml --step 1 --set data.document_masking=true", 1,
+                {"document masking needs"});
+}
+
+TEST_F(Cli, DataCheckFindsWhatWasPlanted) {
+  Write("text.txt", RandomText(40));
+  Write("more.txt", RandomText(3) + "a line of its own\n");
+  Output("tokenizer train --vocabulary 300 --documents paragraph --out t.json text.txt");
+  Output(
+      "prepare --tokenizer t.json --documents paragraph --out data text.txt "
+      "--validation-input more.txt");
+  const Json report = OutputJson("data check data --json --passage 20");
+  EXPECT_EQ(report.at("train_documents"), 40);
+  EXPECT_EQ(report.at("validation_documents"), 4);
+  EXPECT_EQ(report.at("shared_documents"), 3);
+  EXPECT_EQ(report.at("train_repeats"), 0);
+  EXPECT_GT(report.at("shared_passages"), 2);
+  EXPECT_NE(Output("data check data").find("document 0 of data/train.bin"), std::string::npos);
 }
 
 TEST_F(Cli, PlanPrintsJson) {

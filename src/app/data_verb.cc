@@ -1,6 +1,7 @@
 // sandglass data: looks into what a run trains on.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 
@@ -8,6 +9,8 @@
 #include "app/verbs.h"
 #include "base/format.h"
 #include "compare/compare.h"
+#include "data/check.h"
+#include "data/data_set.h"
 #include "data/samples.h"
 #include "train/run_directory.h"
 #include "train/schedule.h"
@@ -29,21 +32,21 @@ struct Order {
   TrainOptions train;
 };
 
-Order OrderOf(const ShowFlags& flags) {
-  if (std::filesystem::is_directory(flags.run)) {
-    const RunConfig config = ReadRunConfig(flags.run);
+Order OrderOf(const std::string& run, const std::vector<std::string>& overrides) {
+  if (std::filesystem::is_directory(run)) {
+    const RunConfig config = ReadRunConfig(run);
     return {config.data, config.train};
   }
-  const ConfigTree tree = LoadToml(flags.run);
+  const ConfigTree tree = LoadToml(run);
   if (tree.values.contains("variant")) {
-    const Recipe recipe = Recipe::FromTree(tree, flags.overrides);
+    const Recipe recipe = Recipe::FromTree(tree, overrides);
     Order order{.train = recipe.train.options};
     order.train.seed = static_cast<uint64_t>(recipe.seeds.front());
     order.data.path =
         recipe.text.prepared.empty() ? "runs/" + recipe.name + "/data" : recipe.text.prepared;
     return order;
   }
-  const RunConfig config = RunConfig::FromTree(tree, flags.overrides);
+  const RunConfig config = RunConfig::FromTree(tree, overrides);
   config.train.Validate();
   return {config.data, config.train};
 }
@@ -56,45 +59,106 @@ std::string OneLine(const std::string& text) {
 }
 
 void RunShow(const ShowFlags& flags) {
-  Order order = OrderOf(flags);
+  Order order = OrderOf(flags.run, flags.overrides);
   if (flags.seed >= 0) order.train.seed = static_cast<uint64_t>(flags.seed);
-  const PreparedData data = PreparedData::Open(order.data.path);
+  const DataSet data = DataSet::Open(order.data);
   const int length = order.train.length;
   const TrainSamples samples(data.train, length, order.train.seed);
-  std::vector<TokenId> ids(length), targets(length);
-  Json list = Json::array();
   const int64_t first = SequencesBefore(order.train, flags.step);
   const int batch = BatchAt(order.train, flags.step);
+  std::vector<std::vector<TokenId>> ids(batch, std::vector<TokenId>(length)), targets = ids;
+  std::vector<std::vector<int32_t>> starts(batch, std::vector<int32_t>(length));
+  const auto begin = std::chrono::steady_clock::now();
+  for (int b = 0; b < batch; ++b) samples.Fill(first + b, ids[b], targets[b], starts[b]);
+  const std::chrono::duration<double> read = std::chrono::steady_clock::now() - begin;
+  Json list = Json::array();
   for (int b = 0; b < batch; ++b) {
-    const int64_t position = first + b;
-    const SampleRef ref = samples.At(position);
-    samples.Fill(position, ids, targets);
+    const SampleRef ref = samples.At(first + b);
     list.push_back({{"position", ref.position},
-                    {"source", data.train.path()},
+                    {"source", data.train[static_cast<size_t>(ref.source)].stream->path()},
                     {"epoch", ref.epoch},
                     {"sample", ref.sample},
                     {"first_token", ref.first_token},
-                    {"ids", ids},
-                    {"targets", targets},
-                    {"text", data.tokenizer.Decode(ids)}});
+                    {"ids", ids[b]},
+                    {"targets", targets[b]}});
+    if (samples.within_documents()) list.back()["starts"] = starts[b];
+    if (data.tokenizer) list.back()["text"] = data.tokenizer->Decode(ids[b]);
   }
   if (flags.json) {
-    const Json json = {{"step", flags.step},
-                       {"seed", order.train.seed},
-                       {"batch", batch},
-                       {"length", length},
-                       {"samples", list}};
+    const Json json = {{"step", flags.step}, {"seed", order.train.seed},     {"batch", batch},
+                       {"length", length},   {"read_seconds", read.count()}, {"samples", list}};
     // A sample may begin or end inside a character.
     return Print(json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n");
   }
-  Print(fmt::format("step {}: {} sequences of {} tokens, seed {}\n", WithThousands(flags.step),
-                    batch, length, order.train.seed));
+  Print(fmt::format("step {}: {} sequences of {} tokens, seed {}, read in {:.0f} us\n",
+                    WithThousands(flags.step), batch, length, order.train.seed,
+                    1e6 * read.count()));
   for (const Json& sample : list) {
+    const std::string text =
+        sample.contains("text") ? OneLine(sample["text"].get<std::string>()) : sample["ids"].dump();
     Print(fmt::format("\nposition {}  epoch {}  sample {}  tokens from {} of {}\n{}\n",
                       sample["position"].get<int64_t>(), sample["epoch"].get<int64_t>(),
                       sample["sample"].get<int64_t>(), sample["first_token"].get<int64_t>(),
-                      sample["source"].get<std::string>(),
-                      OneLine(sample["text"].get<std::string>())));
+                      sample["source"].get<std::string>(), text));
+  }
+}
+
+struct CheckFlags {
+  std::string data;
+  std::vector<std::string> overrides;
+  CheckOptions options;
+  bool json = false;
+};
+
+Json ReportJson(const CheckReport& report, const CheckOptions& options) {
+  Json examples = Json::array();
+  for (const DuplicateDocument& example : report.examples) {
+    examples.push_back({{"stream", example.stream},
+                        {"document", example.document},
+                        {"same_as", example.same_as},
+                        {"same_document", example.same_document}});
+  }
+  return {{"train_documents", report.train_documents},
+          {"validation_documents", report.validation_documents},
+          {"train_repeats", report.train_repeats},
+          {"validation_repeats", report.validation_repeats},
+          {"shared_documents", report.shared_documents},
+          {"passage_tokens", options.passage},
+          {"validation_passages", report.validation_passages},
+          {"shared_passages", report.shared_passages},
+          {"passes", report.passes},
+          {"examples", examples}};
+}
+
+void RunCheck(const CheckFlags& flags) {
+  DataOptions options;
+  if (std::filesystem::is_directory(flags.data) && !IsRunDirectory(flags.data)) {
+    options.path = flags.data;
+  } else {
+    options = OrderOf(flags.data, flags.overrides).data;
+  }
+  options.document_masking = true;  // separators must be known
+  const DataSet data = DataSet::Open(options);
+  const CheckReport report = CheckData(data.train, data.validation, flags.options);
+  if (flags.json) {
+    return Print(ReportJson(report, flags.options)
+                     .dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) +
+                 "\n");
+  }
+  const auto line = [](const char* what, int64_t count, int64_t of) {
+    Print(fmt::format("{:<54}{:>12} of {}\n", what, WithThousands(count), WithThousands(of)));
+  };
+  line("training documents that repeat another", report.train_repeats, report.train_documents);
+  line("validation documents that repeat another", report.validation_repeats,
+       report.validation_documents);
+  line("training documents that are validation documents", report.shared_documents,
+       report.train_documents);
+  line(fmt::format("validation passages of {} tokens found in training", flags.options.passage)
+           .c_str(),
+       report.shared_passages, report.validation_passages);
+  for (const DuplicateDocument& example : report.examples) {
+    Print(fmt::format("  document {} of {} is document {} of {}\n", example.document,
+                      example.stream, example.same_document, example.same_as));
   }
 }
 
@@ -120,12 +184,35 @@ Examples:
   verb->callback([flags] { RunShow(*flags); });
 }
 
+void AddCheck(CLI::App& data) {
+  auto flags = std::make_shared<CheckFlags>();
+  CLI::App* verb = data.add_subcommand(
+      "check", "Repeated documents, and validation text that is in training too");
+  verb->add_option("DATA", flags->data, "Prepared directory, run directory, run file or recipe")
+      ->required();
+  verb->add_option("--passage", flags->options.passage, "Tokens of a passage")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb->add_option("--examples", flags->options.examples, "Repeated documents to name, at most")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb->add_option("--set", flags->overrides, "Override a key of the file")->type_name("KEY=VALUE");
+  verb->add_flag("--json", flags->json, "Print JSON");
+  AddExamples(*verb, R"(
+Examples:
+  sandglass data check data/kjv
+  sandglass data check run.toml --passage 30 --json
+)");
+  verb->callback([flags] { RunCheck(*flags); });
+}
+
 }  // namespace
 
 void AddDataVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("data", "Look into what a run trains on");
   verb->require_subcommand(1);
   AddShow(*verb);
+  AddCheck(*verb);
 }
 
 }  // namespace sandglass

@@ -8,6 +8,7 @@
 #include "app/verbs.h"
 #include "base/format.h"
 #include "base/progress.h"
+#include "data/data_set.h"
 #include "eval/perplexity.h"
 #include "train/open_model.h"
 #include "train/run_directory.h"
@@ -38,46 +39,55 @@ int LengthFor(const EvalFlags& flags, const ModelSource& source) {
              : kUsualLength;
 }
 
-PreparedData OpenData(const EvalFlags& flags) {
-  if (!flags.data.empty()) return PreparedData::Open(flags.data);
-  const std::string path =
-      IsRunDirectory(flags.model) ? ReadRunConfig(flags.model).data.path : std::string();
-  if (path.empty()) {
+DataSet OpenData(const EvalFlags& flags) {
+  DataOptions options;
+  if (IsRunDirectory(flags.model)) options = ReadRunConfig(flags.model).data;
+  if (!flags.data.empty()) {
+    const bool masking = options.document_masking;
+    options = DataOptions{};
+    options.path = flags.data;
+    options.document_masking = masking;
+  }
+  if (options.path.empty() && options.sources.empty()) {
     throw Error({.what = "the model has no data of its own",
                  .where = flags.model,
                  .expected = "--data, a directory that `sandglass prepare` wrote with the model's "
                              "tokenizer"});
   }
-  return PreparedData::Open(path);
+  return DataSet::Open(options);
 }
 
 // The tokens must be those of the model.
-void CheckTokens(const ModelSource& source, const PreparedData& data, const TokenShard& shard) {
-  if (const std::optional<Tokenizer> tokenizer = source.LoadTokenizer()) {
-    shard.RequireTokenizer(*tokenizer);
-  } else if (data.tokenizer.vocabulary() > source.config().vocabulary) {
-    throw Error({.what = fmt::format("the data's tokenizer has {} ids, the model {}",
-                                     data.tokenizer.vocabulary(), source.config().vocabulary),
+void CheckTokens(const ModelSource& source, const DataSet& data) {
+  const std::optional<Tokenizer> tokenizer = source.LoadTokenizer();
+  if (tokenizer && data.tokenizer) {
+    if (tokenizer->hash() == data.tokenizer->hash()) return;
+    throw Error({.what = "the tokenizer of the model does not belong to the data",
                  .where = "--data",
                  .expected = "data that was prepared with the model's own tokenizer"});
-  } else {
-    PrintNote("note: the model has no tokenizer; the data's ids are taken for its own");
   }
+  if (data.vocabulary > source.config().vocabulary) {
+    throw Error({.what = fmt::format("the data have {} ids, the model {}", data.vocabulary,
+                                     source.config().vocabulary),
+                 .where = "--data",
+                 .expected = "data that was prepared with the model's own tokenizer"});
+  }
+  PrintNote("note: the model or the data have no tokenizer; the ids are taken to be the same");
 }
 
 void RunEval(const EvalFlags& flags) {
   const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote);
-  const PreparedData data = OpenData(flags);
-  const TokenShard& shard = flags.split == "train" ? data.train : data.validation;
-  CheckTokens(*source, data, shard);
+  const DataSet data = OpenData(flags);
+  CheckTokens(*source, data);
   const int length = LengthFor(flags, *source);
   const LoadedModel loaded =
       LoadModel(*source, {.purpose = Purpose::kEvaluate, .batch = flags.batch, .length = length},
                 SystemFor(flags.model, flags.threads));
-  Progress progress("eval", shard.tokens() - 1, "tokens");
+  const EvalWindows windows(flags.split == "train" ? data.train : data.validation, length);
+  Progress progress("eval", windows.count() * length, "tokens");
   const Score score =
-      ScoreStream(*loaded.model, EvalWindows(shard, length), data.tokenizer.byte_counts(),
-                  {.batch = flags.batch}, [&](int64_t tokens) { progress.Update(tokens); });
+      ScoreStream(*loaded.model, windows, data.byte_counts(), {.batch = flags.batch},
+                  [&](int64_t tokens) { progress.Update(tokens); });
   progress.Finish();
   if (flags.json) {
     return PrintJson({{"checkpoint", source->description()},
@@ -93,9 +103,12 @@ void RunEval(const EvalFlags& flags) {
       fmt::format("{}  {}\n"
                   "loss        {:.4f} nats/token over {} tokens, each scored once, context {}\n"
                   "perplexity  {:.3f}\n"
-                  "bits/byte   {:.4f} over {} bytes of text\n",
+                  "bits/byte   {}\n",
                   source->description(), flags.split, score.loss(), WithThousands(score.tokens),
-                  length, score.perplexity(), score.bits_per_byte(), WithThousands(score.bytes)));
+                  length, score.perplexity(),
+                  score.bytes > 0 ? fmt::format("{:.4f} over {} bytes of text",
+                                                score.bits_per_byte(), WithThousands(score.bytes))
+                                  : "not available: the data are ids without a tokenizer"));
 }
 
 }  // namespace

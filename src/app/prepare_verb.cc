@@ -26,7 +26,8 @@ Examples:
       from standard input
 
 DIR then holds train.bin, validation.bin (ids as little-endian uint16 or uint32), a .json beside
-each that describes it, and tokenizer.json.
+each that describes it, and tokenizer.json. They are put together in DIR.partial and appear in DIR
+all at once. After Ctrl-C or a kill the same command goes on where it was.
 )";
 
 struct Arguments {
@@ -48,7 +49,10 @@ Json ReportJson(const PrepareReport& report) {
               {"validation", WriteFields(report.validation)},
               {"input", corpus_json(report.corpus)},
               {"validation_input", corpus_json(report.validation_corpus)},
-              {"shared_documents", report.shared_documents}};
+              {"shared_documents", report.shared_documents},
+              {"resumed_documents", report.resumed_documents},
+              {"encoded_bytes", report.encoded_bytes},
+              {"seconds", report.seconds}};
 }
 
 void PrintShard(const char* name, const ShardInfo& shard) {
@@ -91,6 +95,12 @@ void Run(const Arguments& arguments) {
     fmt::print("warning: {} training documents are also validation documents\n",
                WithThousands(report.shared_documents));
   }
+  if (report.resumed_documents > 0) {
+    fmt::print("continued after {} documents\n", WithThousands(report.resumed_documents));
+  }
+  fmt::print("encoded {} in {}, {}/s\n", HumanBytes(static_cast<double>(report.encoded_bytes)),
+             HumanDuration(report.seconds),
+             HumanBytes(static_cast<double>(report.encoded_bytes) / report.seconds));
   fmt::print("written to {} ({}, vocabulary {}, tokenizer {})\n", arguments.options.out,
              EnumName(report.train.dtype), WithThousands(report.train.vocabulary),
              report.train.tokenizer_hash);

@@ -130,6 +130,82 @@ DirectoryLock::DirectoryLock(const std::string& directory, const std::string& do
 
 DirectoryLock::~DirectoryLock() { ::close(descriptor_); }
 
+GrowingFile::GrowingFile(std::string path, int64_t keep_bytes)
+    : path_(std::move(path)), size_bytes_(keep_bytes) {
+  const int descriptor = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor < 0) ThrowErrno("create", path_, errno);
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || status.st_size < keep_bytes ||
+      ::ftruncate(descriptor, keep_bytes) != 0 || ::lseek(descriptor, keep_bytes, SEEK_SET) < 0 ||
+      (file_ = ::fdopen(descriptor, "wb")) == nullptr) {
+    const int error_number = status.st_size < keep_bytes ? ENODATA : errno;
+    ::close(descriptor);
+    ThrowErrno("continue", path_, error_number);
+  }
+}
+
+GrowingFile::~GrowingFile() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+void GrowingFile::Write(const void* data, size_t size_bytes) {
+  if (std::fwrite(data, 1, size_bytes, file_) != size_bytes) ThrowErrno("write", path_, errno);
+  size_bytes_ += static_cast<int64_t>(size_bytes);
+}
+
+void GrowingFile::Sync() {
+  if (std::fflush(file_) != 0 || ::fdatasync(::fileno(file_)) != 0) {
+    ThrowErrno("write", path_, errno);
+  }
+}
+
+RandomAccessFile::RandomAccessFile(std::string path)
+    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (descriptor_ < 0) ThrowErrno("open", path_, errno);
+  struct stat status {};
+  const int error_number = ::fstat(descriptor_, &status) != 0 ? errno
+                           : S_ISDIR(status.st_mode)          ? EISDIR
+                                                              : 0;
+  if (error_number != 0) {
+    ::close(descriptor_);
+    ThrowErrno("read", path_, error_number);
+  }
+  size_bytes_ = status.st_size;
+}
+
+RandomAccessFile::~RandomAccessFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+RandomAccessFile::RandomAccessFile(RandomAccessFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_bytes_(other.size_bytes_) {}
+
+RandomAccessFile& RandomAccessFile::operator=(RandomAccessFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+void RandomAccessFile::ReadAt(int64_t offset, void* data, size_t size_bytes) const {
+  char* to = static_cast<char*>(data);
+  while (size_bytes > 0) {
+    const ssize_t count = ::pread(descriptor_, to, size_bytes, offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) ThrowErrno("read", path_, errno);
+    if (count == 0) {
+      throw Error({.what = "the file ends too early",
+                   .where = fmt::format("{}, byte {}", path_, offset),
+                   .remedy = "the file was cut off; restore it"});
+    }
+    to += count;
+    offset += count;
+    size_bytes -= static_cast<size_t>(count);
+  }
+}
+
 MappedFile::MappedFile(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) ThrowErrno("open", path, errno);
@@ -179,6 +255,26 @@ void CreateDirectories(const std::string& path) {
                  .where = path,
                  .remedy = "check the path and its permissions"});
   }
+}
+
+void ReplaceDirectory(const std::string& fresh, const std::string& path) {
+  SyncDirectory(fresh);
+  int failed = 0;
+  if (::rename(fresh.c_str(), path.c_str()) != 0) {
+    // Something is there: an empty directory gives way to rename, any other changes places.
+    failed = ::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) != 0
+                 ? errno
+                 : 0;
+  }
+  if (failed != 0) {
+    throw Error(
+        {.what = fmt::format("cannot put the new directory in place: {}", std::strerror(failed)),
+         .where = path,
+         .expected = "a directory on a file system that can exchange directories",
+         .remedy = "name a directory that does not exist yet"});
+  }
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  SyncDirectory(parent.empty() ? "." : parent);
 }
 
 void SyncDirectory(const std::string& path) {

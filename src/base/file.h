@@ -57,6 +57,49 @@ class DirectoryLock {
   int descriptor_ = -1;
 };
 
+// A file that grows at its end and can be continued there after a crash.
+class GrowingFile {
+ public:
+  // Cuts the file to its first `keep_bytes` and goes on behind them; 0 starts it. Throws Error if
+  // it is shorter.
+  explicit GrowingFile(std::string path, int64_t keep_bytes = 0);
+  ~GrowingFile();
+  GrowingFile(const GrowingFile&) = delete;
+  GrowingFile& operator=(const GrowingFile&) = delete;
+
+  void Write(const void* data, size_t size_bytes);
+  // What was written is on the disk after this.
+  void Sync();
+  int64_t size_bytes() const { return size_bytes_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  std::FILE* file_ = nullptr;
+  int64_t size_bytes_ = 0;
+};
+
+// A file that is read at any offset without being held in memory. Movable, not copyable; threads
+// may read at once.
+class RandomAccessFile {
+ public:
+  // Throws Error if the file is missing or cannot be read.
+  explicit RandomAccessFile(std::string path);
+  ~RandomAccessFile();
+  RandomAccessFile(RandomAccessFile&& other) noexcept;
+  RandomAccessFile& operator=(RandomAccessFile&& other) noexcept;
+
+  const std::string& path() const { return path_; }
+  int64_t size_bytes() const { return size_bytes_; }
+  // Throws Error if the file ends before offset + size_bytes, or cannot be read.
+  void ReadAt(int64_t offset, void* data, size_t size_bytes) const;
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  int64_t size_bytes_ = 0;
+};
+
 // A file mapped read-only into memory. Movable, not copyable.
 class MappedFile {
  public:
@@ -73,6 +116,11 @@ class MappedFile {
   void* data_ = nullptr;
   size_t size_bytes_ = 0;
 };
+
+// Puts the directory `fresh` in the place of `path` in one step: whoever looks sees the old one or
+// the new one. What was at `path`, if anything, is at `fresh` then. Throws Error if that cannot be
+// done, and nothing has changed.
+void ReplaceDirectory(const std::string& fresh, const std::string& path);
 
 // Creates `path` and its parents. Throws Error if that is not possible.
 void CreateDirectories(const std::string& path);

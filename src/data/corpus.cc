@@ -96,6 +96,12 @@ void CorpusReader::AddFile(const std::string& path) {
   files_.push_back({path, HasJsonLinesName(path)});
 }
 
+std::vector<std::string> CorpusReader::Paths() const {
+  std::vector<std::string> paths;
+  for (const File& file : files_) paths.push_back(file.path);
+  return paths;
+}
+
 std::optional<std::vector<std::string>> CorpusReader::NextBlock() {
   std::vector<std::string> block;
   size_t block_bytes = 0;

@@ -76,6 +76,8 @@ class CorpusReader {
   std::optional<std::vector<std::string>> NextBlock();
 
   const CorpusReport& report() const { return report_; }
+  // The files that will be read, in order; "-" for standard input.
+  std::vector<std::string> Paths() const;
   // Size of the input files before decompression; 0 if it is unknown (standard input).
   uint64_t total_bytes() const { return total_bytes_; }
 

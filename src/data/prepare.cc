@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <unordered_set>
 
@@ -14,6 +16,7 @@
 #include "base/hash.h"
 #include "base/interrupt.h"
 #include "data/parallel.h"
+#include "data/staging.h"
 #include "data/tokenizer.h"
 
 namespace sandglass {
@@ -21,42 +24,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files are written here until all are complete, then moved to their places.
-class StagingDirectory {
- public:
-  explicit StagingDirectory(const std::string& out) : out_(out), path_(fs::path(out) / ".partial") {
-    Remove();  // what a killed process may have left
-    CreateDirectories(path_.string());
+// What a prepare that was interrupted or killed leaves: enough to go on where it was.
+struct Journal {
+  std::string fingerprint;  // of the inputs and of all that decides about the result
+  bool validation_done = false;
+  int64_t documents = 0;  // of the present input that are in the shards
+  int64_t shared_documents = 0;
+  ShardInfo train;
+  ShardInfo validation;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    field("fingerprint", self.fingerprint, "");
+    field("validation_done", self.validation_done, "");
+    field("documents", self.documents, "");
+    field("shared_documents", self.shared_documents, "");
+    field("train", self.train, "");
+    field("validation", self.validation, "");
   }
-  ~StagingDirectory() { Remove(); }
-  StagingDirectory(const StagingDirectory&) = delete;
-  StagingDirectory& operator=(const StagingDirectory&) = delete;
-
-  std::string PathOf(const std::string& name) const { return (path_ / name).string(); }
-
-  // Nothing is written any more here, so a full disk cannot stop it half-way.
-  void MoveIntoPlace() const {
-    for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
-      const fs::path target = out_ / entry.path().filename();
-      std::error_code failure;
-      fs::rename(entry.path(), target, failure);
-      if (failure) {
-        throw Error({.what = "cannot replace the file: " + failure.message(),
-                     .where = target.string(),
-                     .remedy = "name another directory with --out"});
-      }
-    }
-    SyncDirectory(out_.string());
-  }
-
- private:
-  void Remove() const {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
-  fs::path out_;
-  fs::path path_;
 };
 
 struct EncodedDocument {
@@ -76,35 +61,61 @@ int64_t TextBytes(const Tokenizer& tokenizer, std::span<const TokenId> tokens) {
   return bytes;
 }
 
-// Hands every document of the corpus, encoded, to `sink` in the order of the corpus.
-CorpusReport EncodeCorpus(const Tokenizer& tokenizer, CorpusOptions corpus_options,
-                          const PrepareOptions& options, ProgressMode progress_mode,
-                          const std::function<void(const EncodedDocument&)>& sink) {
-  const int threads = ResolveThreads(options.threads, "threads");
-  CorpusReader corpus(std::move(corpus_options));
+// A part of the corpus, about a megabyte.
+struct Block {
+  int64_t first = 0;  // number of its first document
+  std::vector<std::string> documents;
+};
+
+// How a corpus goes through the encoder.
+struct EncodeJob {
+  const Tokenizer& tokenizer;
+  const PrepareOptions& options;
+  ProgressMode progress_mode = ProgressMode::kAutomatic;
+  int64_t skip = 0;  // documents that an earlier process has encoded
+};
+
+// Hands every document of the corpus to `sink` in the order of the corpus, encoded; those that an
+// earlier process has dealt with, with no tokens. After each block `finished` gets the number of
+// documents so far and the bytes of text encoded.
+CorpusReport EncodeCorpus(CorpusReader& corpus, const EncodeJob& job,
+                          const std::function<void(const EncodedDocument&)>& sink,
+                          const std::function<void(int64_t, int64_t)>& finished) {
+  const int threads = ResolveThreads(job.options.threads, "threads");
   std::vector<Encoder> encoders;
-  for (int worker = 0; worker < threads; ++worker) encoders.emplace_back(tokenizer);
-  Progress progress("encoding", corpus.total_bytes(), "bytes", progress_mode);
+  for (int worker = 0; worker < threads; ++worker) encoders.emplace_back(job.tokenizer);
+  Progress progress("encoding", corpus.total_bytes(), "bytes", job.progress_mode);
+  int64_t read = 0, done = 0, text_bytes = 0;
   ParallelInOrder(
-      threads, [&] { return corpus.NextBlock(); },
-      [&](int worker, const std::vector<std::string>& documents) {
-        std::vector<EncodedDocument> encoded(documents.size());
-        for (size_t i = 0; i < documents.size(); ++i) {
-          encoded[i].hash = HashBytes(documents[i], options.seed);
-          encoded[i].tokens.push_back(tokenizer.end_of_text());
-          encoders[worker].Encode(documents[i], encoded[i].tokens);
-          encoded[i].text_bytes = TextBytes(tokenizer, encoded[i].tokens);
+      threads,
+      [&]() -> std::optional<Block> {
+        auto documents = corpus.NextBlock();
+        if (!documents) return std::nullopt;
+        Block block{read, std::move(*documents)};
+        read += std::ssize(block.documents);
+        return block;
+      },
+      [&](int worker, const Block& block) {
+        std::vector<EncodedDocument> encoded(block.documents.size());
+        for (size_t i = 0; i < encoded.size(); ++i) {
+          const std::string& text = block.documents[i];
+          encoded[i].hash = HashBytes(text, job.options.seed);
+          if (block.first + static_cast<int64_t>(i) < job.skip) continue;
+          encoded[i].tokens.push_back(job.tokenizer.end_of_text());
+          encoders[static_cast<size_t>(worker)].Encode(text, encoded[i].tokens);
+          encoded[i].text_bytes = TextBytes(job.tokenizer, encoded[i].tokens);
         }
         return encoded;
       },
       [&](const std::vector<EncodedDocument>& encoded) {
-        if (InterruptRequested()) {
-          throw Error({.what = "interrupted while encoding the text",
-                       .where = options.out,
-                       .remedy = "run the same command again; earlier results are untouched"});
+        for (const EncodedDocument& document : encoded) {
+          sink(document);
+          if (!document.tokens.empty()) text_bytes += document.text_bytes;
         }
-        for (const EncodedDocument& document : encoded) sink(document);
+        done += std::ssize(encoded);
+        if (done <= job.skip) progress.SkipTo(corpus.report().consumed_bytes);
         progress.Update(corpus.report().consumed_bytes);
+        finished(done, text_bytes);
       });
   progress.Finish();
   return corpus.report();
@@ -145,52 +156,173 @@ void RequireBothSides(const PrepareReport& report, const PrepareOptions& options
 
 }  // namespace
 
+namespace {
+
+// Names, sizes and times of the files, and the options: the same ones give the same result. Empty
+// if the input cannot be read a second time.
+std::string FingerprintOf(const PrepareOptions& options, const Tokenizer& tokenizer,
+                          std::vector<std::string> paths) {
+  Json facts = {{"version", kShardVersion},
+                {"tokenizer", tokenizer.hash()},
+                {"documents", EnumName(options.corpus.documents)},
+                {"text_key", options.corpus.text_key},
+                {"validation", options.validation},
+                {"validation_inputs", options.validation_inputs},
+                {"seed", options.seed}};
+  for (const std::string& path : paths) {
+    if (path == "-" || !fs::is_regular_file(path)) return "";
+    facts["files"].push_back(
+        {path, fs::file_size(path), fs::last_write_time(path).time_since_epoch().count()});
+  }
+  return HashHex(
+      HashBytes(facts.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)));
+}
+
+// One call of PrepareCorpus.
+class Preparation {
+ public:
+  Preparation(const PrepareOptions& options, ProgressMode progress_mode)
+      : options_(options),
+        progress_mode_(progress_mode),
+        tokenizer_(Tokenizer::Load(options.tokenizer)),
+        staging_(options.out, {kTrainShardName, SidecarPath(kTrainShardName), kValidationShardName,
+                               SidecarPath(kValidationShardName), kTokenizerName}) {}
+
+  PrepareReport Run() {
+    const bool split = options_.validation_inputs.empty();
+    CorpusReader corpus(options_.corpus);
+    CorpusOptions validation_options = options_.corpus;
+    validation_options.inputs = options_.validation_inputs;
+    std::optional<CorpusReader> validation_corpus;
+    std::vector<std::string> paths = corpus.Paths();
+    if (!split) {
+      validation_corpus.emplace(validation_options);
+      for (const std::string& path : validation_corpus->Paths()) paths.push_back(path);
+    }
+    Begin(FingerprintOf(options_, tokenizer_, paths), validation_options);
+    const auto start = std::chrono::steady_clock::now();
+    split ? Split(corpus) : EncodeBoth(corpus, *validation_corpus);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    report_.seconds = elapsed.count();
+    report_.train = train_->Commit();
+    report_.validation = validation_->Commit();
+    RequireBothSides(report_, options_);
+    tokenizer_.Save(staging_.PathOf(kTokenizerName));
+    staging_.Publish();
+    return report_;
+  }
+
+ private:
+  // Takes up the journal of an earlier process, or starts anew.
+  void Begin(const std::string& fingerprint, const CorpusOptions& validation_options) {
+    const std::string path = staging_.PathOf(kJournalName);
+    if (!fingerprint.empty() && fs::exists(path)) {
+      ConfigTree tree{.source = path};
+      tree.values = Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
+      if (tree.values.is_object() && tree.values.value("fingerprint", "") == fingerprint) {
+        ReadAllFields(journal_, tree);
+        staging_.Keep();
+        report_.resumed_documents = journal_.documents;
+      }
+    }
+    if (journal_.fingerprint.empty()) {
+      staging_.Clear();
+      journal_.fingerprint = fingerprint;
+      ShardInfo info;
+      info.vocabulary = tokenizer_.vocabulary();
+      info.tokenizer_hash = tokenizer_.hash();
+      const bool split = options_.validation_inputs.empty();
+      const std::string part = split ? fmt::format("split with validation {} and seed {}",
+                                                   options_.validation, options_.seed)
+                                     : "all documents";
+      info.source = DescribeSource(options_.corpus, part);
+      journal_.train = info;
+      if (!split) info.source = DescribeSource(validation_options, part);
+      journal_.validation = info;
+    }
+    train_.emplace(staging_.PathOf(kTrainShardName), journal_.train);
+    validation_.emplace(staging_.PathOf(kValidationShardName), journal_.validation);
+    report_.shared_documents = journal_.shared_documents;
+  }
+
+  void Split(CorpusReader& corpus) {
+    report_.corpus = Encode(corpus, journal_.documents, [&](const EncodedDocument& document) {
+      const double place = static_cast<double>(document.hash >> 11) * 0x1.0p-53;  // [0, 1)
+      TokenShardWriter& side = place < options_.validation ? *validation_ : *train_;
+      if (!document.tokens.empty()) side.AddDocument(document.tokens, document.text_bytes);
+    });
+  }
+
+  void EncodeBoth(CorpusReader& corpus, CorpusReader& validation_corpus) {
+    std::unordered_set<uint64_t> validation_hashes;
+    const int64_t skip = journal_.validation_done ? INT64_MAX : journal_.documents;
+    report_.validation_corpus =
+        Encode(validation_corpus, skip, [&](const EncodedDocument& document) {
+          validation_hashes.insert(document.hash);
+          if (!document.tokens.empty()) {
+            validation_->AddDocument(document.tokens, document.text_bytes);
+          }
+        });
+    if (!std::exchange(journal_.validation_done, true)) journal_.documents = 0;
+    report_.corpus = Encode(corpus, journal_.documents, [&](const EncodedDocument& document) {
+      if (document.tokens.empty()) return;
+      report_.shared_documents += static_cast<int64_t>(validation_hashes.count(document.hash));
+      train_->AddDocument(document.tokens, document.text_bytes);
+    });
+  }
+
+  CorpusReport Encode(CorpusReader& corpus, int64_t skip,
+                      const std::function<void(const EncodedDocument&)>& sink) {
+    const int64_t encoded_before = report_.encoded_bytes;
+    int64_t synced_bytes = 0;
+    return EncodeCorpus(corpus, {tokenizer_, options_, progress_mode_, skip}, sink,
+                        [&](int64_t documents, int64_t text_bytes) {
+                          report_.encoded_bytes = encoded_before + text_bytes;
+                          const bool due = text_bytes - synced_bytes >= options_.sync_bytes;
+                          if (documents > skip && (due || InterruptRequested())) {
+                            synced_bytes = text_bytes;
+                            WriteJournal(documents);
+                          }
+                          if (InterruptRequested()) FailInterrupted();
+                        });
+  }
+
+  void WriteJournal(int64_t documents) {
+    if (journal_.fingerprint.empty()) return;  // it could not be continued
+    journal_.documents = documents;
+    journal_.shared_documents = report_.shared_documents;
+    journal_.train = train_->Sync();
+    journal_.validation = validation_->Sync();
+    WriteFileAtomically(
+        staging_.PathOf(kJournalName),
+        WriteFields(journal_).dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace));
+    staging_.Keep();
+  }
+
+  [[noreturn]] void FailInterrupted() const {
+    throw Error({.what = "interrupted while encoding the text",
+                 .where = options_.out,
+                 .remedy = journal_.fingerprint.empty()
+                               ? "run the same command again; earlier results are untouched"
+                               : "run the same command again, which goes on from here; earlier "
+                                 "results are untouched"});
+  }
+
+  const PrepareOptions& options_;
+  ProgressMode progress_mode_;
+  Tokenizer tokenizer_;
+  StagingDirectory staging_;
+  Journal journal_;
+  std::optional<TokenShardWriter> train_;
+  std::optional<TokenShardWriter> validation_;
+  PrepareReport report_;
+};
+
+}  // namespace
+
 PrepareReport PrepareCorpus(const PrepareOptions& options, ProgressMode progress_mode) {
   CheckOptions(options);
-  const Tokenizer tokenizer = Tokenizer::Load(options.tokenizer);
-  CreateDirectories(options.out);
-  const StagingDirectory staging(options.out);
-  const bool split = options.validation_inputs.empty();
-  CorpusOptions validation_corpus = options.corpus;
-  if (!split) validation_corpus.inputs = options.validation_inputs;
-  const std::string part =
-      split ? fmt::format("split with validation {} and seed {}", options.validation, options.seed)
-            : "all documents";
-  ShardInfo info;
-  info.vocabulary = tokenizer.vocabulary();
-  info.tokenizer_hash = tokenizer.hash();
-  info.source = DescribeSource(options.corpus, part);
-  TokenShardWriter train(staging.PathOf(kTrainShardName), info);
-  info.source = DescribeSource(validation_corpus, part);
-  TokenShardWriter validation(staging.PathOf(kValidationShardName), info);
-
-  PrepareReport report;
-  if (split) {
-    report.corpus = EncodeCorpus(
-        tokenizer, options.corpus, options, progress_mode, [&](const EncodedDocument& document) {
-          const double place = static_cast<double>(document.hash >> 11) * 0x1.0p-53;  // [0, 1)
-          TokenShardWriter& side = place < options.validation ? validation : train;
-          side.AddDocument(document.tokens, document.text_bytes);
-        });
-  } else {
-    std::unordered_set<uint64_t> validation_hashes;
-    report.validation_corpus = EncodeCorpus(
-        tokenizer, validation_corpus, options, progress_mode, [&](const EncodedDocument& document) {
-          validation_hashes.insert(document.hash);
-          validation.AddDocument(document.tokens, document.text_bytes);
-        });
-    report.corpus = EncodeCorpus(
-        tokenizer, options.corpus, options, progress_mode, [&](const EncodedDocument& document) {
-          report.shared_documents += static_cast<int64_t>(validation_hashes.count(document.hash));
-          train.AddDocument(document.tokens, document.text_bytes);
-        });
-  }
-  report.train = train.Commit();
-  report.validation = validation.Commit();
-  RequireBothSides(report, options);
-  tokenizer.Save(staging.PathOf(kTokenizerName));
-  staging.MoveIntoPlace();
-  return report;
+  return Preparation(options, progress_mode).Run();
 }
 
 }  // namespace sandglass

@@ -24,6 +24,8 @@ struct PrepareOptions {
   std::vector<std::string> validation_inputs;
   uint64_t seed = 0;
   int threads = 0;  // 0: all that this process may use
+  // A kill costs at most the work on this much text. Not for users.
+  int64_t sync_bytes = int64_t{64} << 20;
 
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor&& field) {
@@ -47,12 +49,19 @@ struct PrepareReport {
   // Training documents that are also validation documents, byte for byte. Always 0 when the split
   // is made here.
   int64_t shared_documents = 0;
+  int64_t resumed_documents = 0;  // that an earlier process had encoded
+  int64_t encoded_bytes = 0;      // text that this process encoded
+  double seconds = 0.0;           // it took, reading and writing included
 };
 
 // Encodes the corpus and writes train.bin, validation.bin, their sidecars and tokenizer.json into
 // `options.out`. Whether a document is for validation depends on its bytes and the seed only, and
-// the files do not depend on the number of threads. A failure or an interrupt leaves what was in
-// the directory before.
+// the files do not depend on the number of threads.
+//
+// Memory does not depend on the size of the corpus. The files are put together in <out>.partial and
+// appear in `options.out` all at once; until then what was there stays, and so do files of other
+// names. After an interrupt, a kill or a full disk the same call goes on where the last one was
+// (within options.sync_bytes of text), unless the input is standard input.
 //
 // Throws Error for bad input, and if training or validation would be empty.
 PrepareReport PrepareCorpus(const PrepareOptions& options,

@@ -2,11 +2,17 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <map>
 #include <set>
+#include <thread>
 
 #include "base/interrupt.h"
+#include "data/staging.h"
 #include "data/testing.h"
 
 namespace sandglass {
@@ -146,7 +152,7 @@ TEST(Prepare, AnEmptySideIsAnErrorWithARemedy) {
   EXPECT_TRUE(Contains(parts.what, "no document is left"));
   EXPECT_TRUE(Contains(parts.where, "1 document,"));
   EXPECT_TRUE(Contains(parts.remedy, "--documents paragraph"));
-  EXPECT_TRUE(Contents(options.out).empty());
+  EXPECT_FALSE(std::filesystem::exists(options.out));
 }
 
 TEST(Prepare, FailuresLeaveAnEarlierResultIntact) {
@@ -186,10 +192,107 @@ TEST(Prepare, FailuresLeaveAnEarlierResultIntact) {
 TEST(Prepare, LeavesOtherFilesAloneAndClearsWhatACrashLeft) {
   const TestDirectory directory;
   directory.Write("out/notes.txt", "mine");
-  directory.Write("out/.partial/train.bin.tmp1", "half");
-  Prepare(Options(directory, directory.Write("in.txt", Lines(100))));
-  EXPECT_EQ(ReadFile(directory / "out/notes.txt"), "mine");
-  EXPECT_FALSE(std::filesystem::exists(directory / "out/.partial"));
+  directory.Write("out/more/notes.txt", "mine too");
+  directory.Write("out.partial/train.bin.partial", "half");
+  // A kill right after the exchange left files of others where the old directory was.
+  directory.Write("out.partial/late.txt", "to be returned");
+  const PrepareOptions options = Options(directory, directory.Write("in.txt", Lines(100)));
+  for (int round = 0; round < 2; ++round) {
+    Prepare(options);
+    EXPECT_EQ(ReadFile(directory / "out/notes.txt"), "mine");
+    EXPECT_EQ(ReadFile(directory / "out/more/notes.txt"), "mine too");
+    EXPECT_EQ(ReadFile(directory / "out/late.txt"), "to be returned");
+    EXPECT_FALSE(std::filesystem::exists(directory / "out.partial"));
+    EXPECT_EQ(Contents(options.out).size(), 9u);
+  }
+}
+
+TEST(Prepare, TwoProcessesDoNotWriteTheSameDirectory) {
+  const TestDirectory directory;
+  const StagingDirectory other(directory / "out", {});
+  const PrepareOptions options = Options(directory, directory.Write("in.txt", Lines(100)));
+  EXPECT_TRUE(Contains(FailureOf([&] { Prepare(options); }).what, "another process"));
+}
+
+// Runs prepare in a process of its own and kills it after `delay`. True if it had finished.
+bool PrepareAndKill(const PrepareOptions& options, std::chrono::microseconds delay) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Prepare(options);
+    std::_Exit(0);
+  }
+  std::this_thread::sleep_for(delay);
+  ::kill(child, SIGKILL);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status);
+}
+
+TEST(Prepare, AKillAtAnyMomentCostsNothingButTime) {
+  const TestDirectory directory;
+  PrepareOptions options =
+      Options(directory, directory.Write("in.txt", Lines(12'000, std::string(160, '.'))));
+  options.sync_bytes = 1;  // at every block
+  options.out = directory / "whole";
+  Prepare(options);
+  const auto names_and_contents = [](const std::string& path) {
+    std::map<std::string, std::string> contents;
+    for (const auto& [name, text] : Contents(path)) {
+      contents[std::filesystem::path(name).filename().string()] = text;
+    }
+    return contents;
+  };
+  const auto whole = names_and_contents(options.out);
+  RandomStream random(1, "kills");
+  for (const bool separate : {false, true}) {
+    if (separate) options.validation_inputs = {directory.Write("v.txt", Lines(9'000, "!"))};
+    options.out = directory / (separate ? "separate" : "split");
+    int kills = 0;
+    // Longer and longer, so that it ends on a busy machine too.
+    const auto delay = [&] {
+      return std::chrono::microseconds(random.NextBelow(uint64_t{40'000} << kills));
+    };
+    while (!PrepareAndKill(options, delay())) {
+      ++kills;
+      EXPECT_FALSE(std::filesystem::exists(options.out + "/train.bin"));
+    }
+    EXPECT_GE(kills, 1);
+    const auto killed = names_and_contents(options.out);
+    if (!separate) {
+      EXPECT_EQ(killed, whole);
+    } else {
+      PrepareOptions again = options;
+      again.out = directory / "again";
+      Prepare(again);
+      EXPECT_EQ(killed, names_and_contents(again.out));
+    }
+  }
+}
+
+TEST(Prepare, AnInterruptedCallGoesOnUnlessTheInputHasChanged) {
+  const TestDirectory directory;
+  PrepareOptions options =
+      Options(directory, directory.Write("in.txt", Lines(20'000, std::string(160, '.'))));
+  SetInterruptRequested(true);
+  EXPECT_TRUE(Contains(FailureOf([&] { Prepare(options); }).remedy, "goes on from here"));
+  SetInterruptRequested(false);
+  const PrepareReport report = Prepare(options);
+  EXPECT_GT(report.resumed_documents, 0);
+  EXPECT_LT(report.encoded_bytes, report.train.text_bytes);
+  EXPECT_EQ(report.corpus.documents, 20'000);
+
+  SetInterruptRequested(true);
+  FailureOf([&] { Prepare(options); });
+  SetInterruptRequested(false);
+  options.seed = 1;
+  EXPECT_EQ(Prepare(options).resumed_documents, 0);
+}
+
+TEST(Prepare, TheCurrentDirectoryIsRefused) {
+  const TestDirectory directory;
+  PrepareOptions options = Options(directory, directory.Write("in.txt", Lines(100)));
+  options.out = ".";
+  EXPECT_TRUE(Contains(FailureOf([&] { Prepare(options); }).what, "current directory"));
 }
 
 TEST(Prepare, RefusesOptionsThatMakeNoSense) {

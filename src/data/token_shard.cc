@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include "base/error.h"
 #include "base/fields.h"
@@ -14,8 +13,6 @@
 
 namespace sandglass {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "shards are read as they lie on disk");
 
 // Checking this much takes well under a second, so it is done whenever a shard is opened.
 constexpr int64_t kCheckedAtOpenBytes = int64_t{256} << 20;
@@ -47,15 +44,59 @@ ShardInfo ReadSidecar(const std::string& shard_path) {
   return info;
 }
 
+TokenArray OpenIds(const std::string& path, const ShardInfo& info) {
+  RandomAccessFile file(path);
+  if (file.size_bytes() != info.tokens * BytesPerToken(info.dtype)) {
+    const TokenType other =
+        info.dtype == TokenType::kUint16 ? TokenType::kUint32 : TokenType::kUint16;
+    const bool other_width = file.size_bytes() == info.tokens * BytesPerToken(other);
+    throw Error(
+        {.what = fmt::format("the token shard has {} bytes{}", WithThousands(file.size_bytes()),
+                             other_width ? ", as if its ids had another width" : ""),
+         .where = path,
+         .expected =
+             fmt::format("{} bytes: {} tokens of type {}, as {} says",
+                         WithThousands(info.tokens * BytesPerToken(info.dtype)),
+                         WithThousands(info.tokens), EnumName(info.dtype), SidecarPath(path)),
+         .remedy = "copy both files again, or make them with `sandglass prepare`"});
+  }
+  return TokenArray(std::move(file),
+                    {.type = info.dtype, .tokens = info.tokens, .vocabulary = info.vocabulary});
+}
+
 }  // namespace
 
 std::string SidecarPath(const std::string& shard_path) {
   return std::filesystem::path(shard_path).replace_extension(".json").string();
 }
 
+namespace {
+
+// The file that a writer of `path` fills. A process that was killed may have given it its name
+// already.
+std::string PartialPath(const std::string& path, const ShardInfo& info) {
+  const std::string partial = path + ".partial";
+  if (info.tokens > 0 && !std::filesystem::exists(partial) && std::filesystem::exists(path)) {
+    std::filesystem::rename(path, partial);
+  }
+  return partial;
+}
+
+}  // namespace
+
 TokenShardWriter::TokenShardWriter(std::string path, ShardInfo info)
-    : file_(std::move(path)), info_(std::move(info)) {
+    : path_(std::move(path)),
+      info_(std::move(info)),
+      file_(PartialPath(path_, info_),
+            info_.tokens * BytesPerToken(TokenTypeFor(info_.vocabulary))),
+      synced_(info_.tokens > 0) {
   info_.dtype = TokenTypeFor(info_.vocabulary);
+}
+
+TokenShardWriter::~TokenShardWriter() {
+  if (synced_) return;
+  std::error_code ignored;
+  std::filesystem::remove(file_.path(), ignored);
 }
 
 void TokenShardWriter::AddDocument(std::span<const TokenId> tokens, int64_t text_bytes) {
@@ -75,79 +116,38 @@ void TokenShardWriter::WriteAs(std::span<const TokenId> tokens) {
   file_.Write(narrow.data(), narrow.size() * sizeof(T));
 }
 
+ShardInfo TokenShardWriter::Sync() {
+  file_.Sync();
+  synced_ = true;
+  return info_;
+}
+
 ShardInfo TokenShardWriter::Commit() {
-  file_.Commit();
+  Sync();
   info_.content_hash = HashHex(HashFile(file_.path()));
+  std::filesystem::rename(file_.path(), path_);
   // File names in `source` need not be valid UTF-8.
   const std::string sidecar =
       WriteFields(info_).dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-  WriteFileAtomically(SidecarPath(file_.path()), sidecar + "\n");
+  WriteFileAtomically(SidecarPath(path_), sidecar + "\n");
   return info_;
 }
 
 TokenShard::TokenShard(const std::string& path)
-    : path_(path), info_(ReadSidecar(path)), file_(path) {
-  const auto size = static_cast<int64_t>(file_.bytes().size());
-  if (size != info_.tokens * BytesPerToken(info_.dtype)) {
-    const TokenType other =
-        info_.dtype == TokenType::kUint16 ? TokenType::kUint32 : TokenType::kUint16;
-    const bool other_width = size == info_.tokens * BytesPerToken(other);
-    throw Error({.what = fmt::format("the token shard has {} bytes{}", WithThousands(size),
-                                     other_width ? ", as if its ids had another width" : ""),
-                 .where = path_,
-                 .expected = fmt::format("{} bytes: {} tokens of type {}, as {} says",
-                                         WithThousands(info_.tokens * BytesPerToken(info_.dtype)),
-                                         WithThousands(info_.tokens), EnumName(info_.dtype),
-                                         SidecarPath(path_)),
-                 .remedy = "copy both files again, or make them with `sandglass prepare`"});
-  }
-  if (size <= kCheckedAtOpenBytes) Verify();
-}
-
-template <class T>
-void TokenShard::ReadAs(int64_t begin, std::span<TokenId> out) const {
-  const char* const bytes = file_.bytes().data() + begin * static_cast<int64_t>(sizeof(T));
-  T largest = 0;
-  for (size_t i = 0; i < out.size(); ++i) {
-    T id;
-    std::memcpy(&id, bytes + i * sizeof(T), sizeof(T));
-    largest = std::max(largest, id);
-    out[i] = static_cast<TokenId>(id);
-  }
-  if (static_cast<int64_t>(largest) < info_.vocabulary) return;
-  for (size_t i = 0; i < out.size(); ++i) {
-    const auto id = static_cast<uint32_t>(out[i]);
-    if (id < info_.vocabulary) continue;
-    const int64_t index = begin + static_cast<int64_t>(i);
-    throw Error({.what = fmt::format("token id {} is outside the vocabulary", id),
-                 .where = fmt::format("{}, token {} (byte {})", path_, index,
-                                      index * static_cast<int64_t>(sizeof(T))),
-                 .expected = fmt::format("ids below {}", info_.vocabulary),
-                 .remedy = "the file is damaged or belongs to another tokenizer; make it again "
-                           "with `sandglass prepare`"});
-  }
-}
-
-void TokenShard::Read(int64_t begin, std::span<TokenId> out) const {
-  SANDGLASS_CHECK(begin >= 0 && begin + static_cast<int64_t>(out.size()) <= info_.tokens,
-                  "read past the end of a token shard");
-  info_.dtype == TokenType::kUint16 ? ReadAs<uint16_t>(begin, out) : ReadAs<uint32_t>(begin, out);
-}
-
-void TokenShard::CheckIds() const {
-  std::vector<TokenId> ids(size_t{1} << 16);
-  for (int64_t begin = 0; begin < tokens(); begin += static_cast<int64_t>(ids.size())) {
-    const auto count = std::min<int64_t>(static_cast<int64_t>(ids.size()), tokens() - begin);
-    Read(begin, std::span(ids).first(static_cast<size_t>(count)));
-  }
+    : info_(ReadSidecar(path)), ids_(OpenIds(path, info_)) {
+  if (info_.tokens * BytesPerToken(info_.dtype) <= kCheckedAtOpenBytes) Verify();
 }
 
 void TokenShard::Verify() const {
-  CheckIds();
-  const std::string hash = HashHex(HashBytes(file_.bytes()));
+  std::vector<TokenId> ids(size_t{1} << 16);
+  for (int64_t begin = 0; begin < tokens(); begin += std::ssize(ids)) {
+    const int64_t count = std::min<int64_t>(std::ssize(ids), tokens() - begin);
+    Read(begin, std::span(ids).first(static_cast<size_t>(count)));
+  }
+  const std::string hash = HashHex(HashFile(path()));
   if (hash != info_.content_hash) {
     throw Error({.what = "the token shard is not the one its sidecar describes",
-                 .where = path_,
+                 .where = path(),
                  .expected = fmt::format("contents with hash {}, not {}", info_.content_hash, hash),
                  .remedy = "copy both files again, or make them with `sandglass prepare`"});
   }
@@ -159,7 +159,7 @@ void TokenShard::RequireTokenizer(const Tokenizer& tokenizer) const {
   }
   throw Error(
       {.what = "the tokenizer does not belong to the data",
-       .where = path_,
+       .where = path(),
        .expected = fmt::format("the tokenizer with hash {} and {} ids; the one given has {} "
                                "and {}",
                                info_.tokenizer_hash, info_.vocabulary, tokenizer.hash(),

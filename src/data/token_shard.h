@@ -5,32 +5,15 @@
 // so each token of text has a predecessor and can be scored.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "base/file.h"
+#include "data/token_array.h"
 #include "data/tokenizer.h"
 
 namespace sandglass {
-
-enum class TokenType { kUint16, kUint32 };
-
-template <class E>
-struct EnumNames;  // base/fields.h
-template <>
-struct EnumNames<TokenType> {
-  static constexpr std::array<std::pair<TokenType, const char*>, 2> kNames{
-      {{TokenType::kUint16, "uint16"}, {TokenType::kUint32, "uint32"}}};
-};
-
-constexpr int64_t BytesPerToken(TokenType type) { return type == TokenType::kUint16 ? 2 : 4; }
-constexpr TokenType TokenTypeFor(int64_t vocabulary) {
-  return vocabulary <= 65536 ? TokenType::kUint16 : TokenType::kUint32;
-}
 
 inline constexpr const char* kShardFormat = "sandglass-tokens";
 inline constexpr int kShardVersion = 1;
@@ -66,40 +49,46 @@ struct ShardInfo {
 // "data/train.bin" -> "data/train.json".
 std::string SidecarPath(const std::string& shard_path);
 
-// Writes a shard; both files appear under their names at Commit.
+// Writes a shard; both files appear under their names at Commit. Until then ids stand in
+// <path>.partial, which is removed unless Sync was called.
 class TokenShardWriter {
  public:
-  // `info` says vocabulary, tokenizer_hash and source; the writer finds out the rest.
+  // `info` says vocabulary, tokenizer_hash and source; the writer finds out the rest. An `info`
+  // that Sync returned, perhaps in a process that was killed since, continues there.
   TokenShardWriter(std::string path, ShardInfo info);
+  ~TokenShardWriter();
 
   // `tokens` begins with end-of-text; `text_bytes` is the length of the document.
   void AddDocument(std::span<const TokenId> tokens, int64_t text_bytes);
 
+  // What was added so far, now safe on disk.
+  ShardInfo Sync();
   ShardInfo Commit();
 
  private:
   template <class T>
   void WriteAs(std::span<const TokenId> tokens);
 
-  AtomicFile file_;
+  std::string path_;
   ShardInfo info_;
+  GrowingFile file_;
+  bool synced_ = false;
 };
 
-// A shard mapped into memory. Movable, not copyable.
-class TokenShard {
+// A shard on disk.
+class TokenShard final : public TokenStream {
  public:
   // Throws Error if a file is missing or the sidecar does not fit the ids (truncated, other width).
   // Shards of up to 256 MiB are verified as well.
   explicit TokenShard(const std::string& path);
 
-  const std::string& path() const { return path_; }
   const ShardInfo& info() const { return info_; }
-  int64_t tokens() const { return info_.tokens; }
   int64_t vocabulary() const { return info_.vocabulary; }
 
-  // Copies the ids from `begin` on; begin + out.size() <= tokens(). Throws Error, naming file and
-  // offset, for an id outside the vocabulary: no such id leaves this class.
-  void Read(int64_t begin, std::span<TokenId> out) const;
+  const std::string& path() const override { return ids_.path(); }
+  int64_t tokens() const override { return info_.tokens; }
+  void Read(int64_t begin, std::span<TokenId> out) const override { ids_.Read(begin, out); }
+  std::string fingerprint() const override { return info_.content_hash; }
 
   // Checks every id and the hash of the contents.
   void Verify() const;
@@ -108,13 +97,8 @@ class TokenShard {
   void RequireTokenizer(const Tokenizer& tokenizer) const;
 
  private:
-  template <class T>
-  void ReadAs(int64_t begin, std::span<TokenId> out) const;
-  void CheckIds() const;
-
-  std::string path_;
   ShardInfo info_;
-  MappedFile file_;
+  TokenArray ids_;
 };
 
 }  // namespace sandglass

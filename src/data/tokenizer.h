@@ -86,6 +86,8 @@ struct TokenizerSpec {
 // How many bytes of text each token of a stream stands for: the denominator of bits per byte.
 class TokenByteCounts {
  public:
+  // False for ids whose tokenizer is not at hand.
+  bool known() const { return !counts_.empty(); }
   // The bytes that `id` adds to the text when it stands behind `previous` (-1: nothing). Special
   // tokens add none, and a leading space that the tokenizer put in front of a text is not counted.
   int64_t operator()(TokenId previous, TokenId id) const {

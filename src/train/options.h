@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "data/data_set.h"
 #include "model/config.h"
 #include "model/sub_layer.h"
 #include "tensor/param_table.h"
@@ -233,15 +234,6 @@ struct TrainOptions {
   }
 };
 
-struct DataOptions {
-  std::string path;
-
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor&& field) {
-    field("path", self.path, "directory that `sandglass prepare` wrote");
-  }
-};
-
 enum class BackendKind { kCpu, kReference };
 template <>
 struct EnumNames<BackendKind> {
@@ -318,7 +310,7 @@ struct RunConfig {
   static void VisitFields(Self& self, Visitor&& field) {
     field("name", self.name, "name of the run in reports");
     field("model", self.model, "shape and architecture");
-    field("data", self.data, "prepared tokens");
+    field("data", self.data, "token streams for training and validation");
     field("train", self.train, "budget, batch, validation, checkpoints");
     field("optimizer", self.optimizer, "optimizer and schedule");
     field("log", self.log, "what is recorded beside the metrics");

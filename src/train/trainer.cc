@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/program.h"
+#include "data/data_set.h"
 #include "data/samples.h"
 #include "eval/perplexity.h"
 #include "train/averaging.h"
@@ -35,28 +36,28 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The vocabulary comes from the tokenizer unless the run file gives a larger one.
-RunConfig Resolve(RunConfig config, const Tokenizer& tokenizer) {
+// The vocabulary comes from the data unless the run file gives a larger one.
+RunConfig Resolve(RunConfig config, const DataSet& data) {
   int& vocabulary = config.model.config.vocabulary;
-  if (vocabulary == 0) vocabulary = tokenizer.vocabulary();
+  if (vocabulary == 0) vocabulary = static_cast<int>(data.vocabulary);
   config.Validate();
-  if (vocabulary < tokenizer.vocabulary()) {
-    throw Error({.what = fmt::format("the model has {} token ids, the tokenizer {}", vocabulary,
-                                     tokenizer.vocabulary()),
+  if (vocabulary < data.vocabulary) {
+    throw Error({.what = fmt::format("the model has {} token ids, the data {}", vocabulary,
+                                     data.vocabulary),
                  .where = "model.vocabulary",
-                 .expected = "at least the tokenizer's, or 0 to take it over"});
+                 .expected = "at least those of the data, or 0 to take them over"});
   }
   return config;
 }
 
-RunInfo DescribeRun(const PreparedData& data, const Backend& backend) {
+RunInfo DescribeRun(const DataSet& data, const Backend& backend) {
   return {.version = SANDGLASS_VERSION,
           .started = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(std::time(nullptr))),
           .cpu = CpuModelName(),
           .backend = backend.Description(),
-          .tokenizer_hash = data.tokenizer.hash(),
-          .train_hash = data.train.info().content_hash,
-          .validation_hash = data.validation.info().content_hash,
+          .tokenizer_hash = data.tokenizer_hash(),
+          .train_hash = data.train_hash(),
+          .validation_hash = data.validation_hash(),
           .build = ProgramBuild(),
           .compiler = CompilerName(),
           .host = HostName(),
@@ -70,7 +71,7 @@ void CheckSameRun(const std::string& directory, const RunConfig& config, const R
   const RunInfo before = ReadRunInfo(directory);
   if (before.tokenizer_hash != info.tokenizer_hash || before.train_hash != info.train_hash ||
       before.validation_hash != info.validation_hash) {
-    differences.push_back("the contents of data.path");
+    differences.push_back("the contents of the data");
   }
   if (differences.empty()) return;
   throw Error({.what = fmt::format("the directory holds a run of another configuration: {}",
@@ -97,9 +98,14 @@ struct Validation {
   std::optional<Score> average;
 };
 
+// values[begin, begin + count), or nothing of nothing.
+std::span<int32_t> Part(std::vector<int32_t>& values, size_t begin, size_t count) {
+  return values.empty() ? std::span<int32_t>() : std::span(values).subspan(begin, count);
+}
+
 class Trainer {
  public:
-  Trainer(const RunConfig& config, PreparedData data, std::unique_ptr<Backend> ops,
+  Trainer(const RunConfig& config, DataSet data, std::unique_ptr<Backend> ops,
           const std::string& directory, const TrainCallbacks& callbacks);
 
   // The state in which a run begins: another run's, given weights or new ones. Touches nothing.
@@ -131,7 +137,7 @@ class Trainer {
   bool Due(int64_t every) const { return every > 0 && state_.step % every == 0; }
 
   const RunConfig& config_;
-  PreparedData data_;
+  DataSet data_;
   std::string directory_;
   const TrainCallbacks& callbacks_;
   int64_t steps_;
@@ -149,11 +155,12 @@ class Trainer {
   bool measures_memory_ = false;
   std::vector<int32_t> ids_;      // [batch, length]
   std::vector<int32_t> targets_;  // [batch, length]
+  std::vector<int32_t> starts_;   // [batch, length] within documents, else empty
   std::optional<MetricsLog> metrics_;
   std::optional<CheckpointWriter> writer_;
 };
 
-Trainer::Trainer(const RunConfig& config, PreparedData data, std::unique_ptr<Backend> ops,
+Trainer::Trainer(const RunConfig& config, DataSet data, std::unique_ptr<Backend> ops,
                  const std::string& directory, const TrainCallbacks& callbacks)
     : config_(config),
       data_(std::move(data)),
@@ -171,7 +178,8 @@ Trainer::Trainer(const RunConfig& config, PreparedData data, std::unique_ptr<Bac
       samples_(data_.train, config.train.length, config.train.seed),
       validation_(data_.validation, config.train.length),
       ids_(config.train.tokens_per_step()),
-      targets_(config.train.tokens_per_step()) {
+      targets_(config.train.tokens_per_step()),
+      starts_(samples_.within_documents() ? ids_.size() : 0) {
   measures_memory_ = ResetPeakMemory();
   model_.Allocate(*ops_);
   optimizer_.emplace(model_.params(), config.optimizer);
@@ -324,7 +332,7 @@ void Trainer::FillBatch(int batch) {
   for (int b = 0; b < batch; ++b) {
     const size_t begin = size_t(b) * length;
     samples_.Fill(state_.sequences + b, std::span(ids_).subspan(begin, length),
-                  std::span(targets_).subspan(begin, length));
+                  std::span(targets_).subspan(begin, length), Part(starts_, begin, length));
   }
 }
 
@@ -338,9 +346,9 @@ LossSums Trainer::Accumulate(int batch) {
     const int sequences = std::min(config_.train.effective_micro_batch(), batch - first);
     const size_t begin = size_t(first) * length;
     const size_t count = size_t(sequences) * length;
-    sums += model_.LossAndGradients(
-        {sequences, length, std::span(ids_).subspan(begin, count), targets.subspan(begin, count)},
-        1.0 / static_cast<double>(scored));
+    sums += model_.LossAndGradients({sequences, length, std::span(ids_).subspan(begin, count),
+                                     targets.subspan(begin, count), Part(starts_, begin, count)},
+                                    1.0 / static_cast<double>(std::max<int64_t>(1, scored)));
   }
   return sums;
 }
@@ -408,7 +416,7 @@ void Trainer::Rewind() {
 
 Validation Trainer::Validate(int64_t max_tokens) {
   const auto score = [&] {
-    return ScoreStream(model_, validation_, data_.tokenizer.byte_counts(),
+    return ScoreStream(model_, validation_, data_.byte_counts(),
                        {.batch = config_.train.effective_micro_batch(), .max_tokens = max_tokens});
   };
   Validation validation{.raw = score()};
@@ -466,8 +474,8 @@ RunResult Trainer::Result(const Validation& validation) {
 
 std::optional<RunResult> Train(const RunConfig& asked, const std::string& directory,
                                ExistingRun existing, const TrainCallbacks& callbacks) {
-  PreparedData data = PreparedData::Open(asked.data.path);
-  const RunConfig config = Resolve(asked, data.tokenizer);
+  DataSet data = DataSet::Open(asked.data);
+  const RunConfig config = Resolve(asked, data);
   std::unique_ptr<Backend> ops = config.system.MakeBackend();
   const RunInfo info = DescribeRun(data, *ops);
   const bool continues = existing == ExistingRun::kContinue && IsRunDirectory(directory);
@@ -479,7 +487,7 @@ std::optional<RunResult> Train(const RunConfig& asked, const std::string& direct
     }
   }
   // What cannot be trained fails here, before the directory is touched.
-  const std::string tokenizer = data.tokenizer.ToJson();
+  const std::string tokenizer = data.tokenizer ? data.tokenizer->ToJson() : "";
   Trainer trainer(config, std::move(data), std::move(ops), directory, callbacks);
   if (!continues) trainer.Start(info);
   CreateDirectories(directory);
@@ -487,7 +495,7 @@ std::optional<RunResult> Train(const RunConfig& asked, const std::string& direct
   RemoveUnfinishedFiles(directory);
   if (!continues) {
     if (IsRunDirectory(directory)) DiscardRun(directory);
-    WriteFileAtomically(TokenizerPath(directory), tokenizer);
+    if (!tokenizer.empty()) WriteFileAtomically(TokenizerPath(directory), tokenizer);
     WriteFileAtomically(InfoPath(directory), WriteFields(info).dump(2) + "\n");
     WriteFileAtomically(ConfigPath(directory), ToToml(WriteFields(config)));
   }
