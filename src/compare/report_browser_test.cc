@@ -24,13 +24,15 @@ std::string OnAPhone(const std::string& html) {
     }
   }
   return "<!doctype html><iframe width=390 height=2000 srcdoc=\"" + source +
-         "\"></iframe><script>setTimeout(() => {"
+         "\"></iframe><script>const timer = setInterval(() => {"
          "const page = document.querySelector('iframe').contentDocument;"
          "const root = page.documentElement;"
+         "if (root.dataset.charts !== 'ready') return;"
+         "clearInterval(timer);"
          "const out = document.documentElement.dataset;"
          "out.charts = page.querySelectorAll('[data-drawn=yes]').length;"
          "out.sideways = root.scrollWidth > root.clientWidth ? 'yes' : 'no';"
-         "}, 2000);</script>";
+         "}, 100);</script>";
 }
 
 TEST(ReportInBrowser, ARealisticReportDrawsEveryChart) {
@@ -41,7 +43,8 @@ TEST(ReportInBrowser, APhoneScrollsOnlyDownwards) {
   const OpenedPage opened = OpenInBrowser(OnAPhone(RenderHtml(ExampleReport())));
   EXPECT_EQ(opened.status, 0) << opened.log;
   EXPECT_EQ(ConsoleLines(opened.log), "");
-  EXPECT_EQ(CountOf(opened.dom, "<html data-charts=\"5\" data-sideways=\"no\">"), 1);
+  EXPECT_EQ(CountOf(opened.dom, "<html data-charts=\"5\" data-sideways=\"no\">"), 1)
+      << opened.dom.substr(0, 200);
 }
 
 TEST(ReportInBrowser, HostileNamesAndMissingResultsDoNoHarm) {
