@@ -34,13 +34,6 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def imported(place):
-    out = place / "smollm2"
-    program.sandglass("import", GGUF, "--out", out)
-    return out
-
-
-@pytest.fixture(scope="module")
 def dequantised(place):
     """The same model with every tensor in F32, written by the gguf package alone."""
     path = place / "smollm2-f32.gguf"
@@ -71,21 +64,29 @@ def tokens_of(model, text: str) -> list[int]:
     return model.tokenize(text.encode(), add_bos=False, special=False)
 
 
-def test_tokens(imported):
+def test_tokens(place):
     with llama.loaded(GGUF, llama.EXACT) as model:
-        for text in [*PROMPTS, TEXT.read_text()[:20_000]]:
-            call = ["tokenizer", "encode", "--tokenizer", imported / "tokenizer.json", "--json", text]
-            assert json.loads(program.sandglass(*call))["ids"] == tokens_of(model, text)
+        for i, text in enumerate([*PROMPTS, TEXT.read_text()[:20_000]]):
+            file = place / f"{i}.txt"
+            file.write_text(text)
+            call = ["tokenizer", "encode", "--tokenizer", GGUF, "--bos", "none", "--json", file]
+            assert json.loads(program.sandglass(*call)) == tokens_of(model, text)
 
 
-def generated(imported, prompt: str) -> list[int]:
-    call = ["generate", imported, "--temperature", 0, "--tokens", TOKENS, "--json"]
+def generated(model, prompt: str) -> list[int]:
+    call = ["generate", model, "--temperature", 0, "--tokens", TOKENS, "--json"]
     return json.loads(program.sandglass(*call, "--prompt", prompt))["ids"]
 
 
+def test_import(place):
+    """The run directory that `import` makes of the file continues a text as the file does."""
+    program.sandglass("import", GGUF, "--out", place / "imported")
+    assert generated(place / "imported", PROMPTS[0]) == generated(GGUF, PROMPTS[0])
+
+
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_greedy_tokens(prompt, imported, dequantised, record):
-    ours = generated(imported, prompt)
+def test_greedy_tokens(prompt, dequantised, record):
+    ours = generated(GGUF, prompt)
     with llama.loaded(GGUF, llama.EXACT) as model:
         ids = tokens_of(model, prompt)
         end = model.token_eos()
@@ -123,14 +124,15 @@ def llama_loss(file, ids: np.ndarray, settings) -> float:
     return total / (len(ids) - 1)
 
 
-def test_perplexity(imported, dequantised, place, record):
+def test_perplexity(dequantised, place, record):
     """On the validation text of the King James Bible, in the same windows."""
-    data = place / "kjv"
+    data, tokenizer = place / "kjv", place / "tokenizer.json"
+    program.sandglass("tokenizer", "convert", GGUF, "--out", tokenizer)
     program.sandglass(
-        *["prepare", "--tokenizer", imported / "tokenizer.json", "--documents", "paragraph"],
+        *["prepare", "--tokenizer", tokenizer, "--documents", "paragraph"],
         *["--validation", 0.01, "--out", data, TEXT],
     )
-    call = ["eval", imported, "--data", data, "--length", LENGTH, "--json"]
+    call = ["eval", GGUF, "--data", data, "--length", LENGTH, "--json"]
     ours = json.loads(program.sandglass(*call))["loss"]
     ids = np.fromfile(data / "validation.bin", dtype=np.uint16)
     for name, file, settings in [
