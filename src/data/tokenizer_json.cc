@@ -425,7 +425,9 @@ void Parser::ParseMerges(dom::element model) {
   if (Get(model, "merges").get(merges) != simdjson::SUCCESS) Fail("the model has no \"merges\"");
   std::string joined;
   for (const dom::element merge : merges) {
-    const auto [left, right] = ParsePair(merge);
+    const std::pair<std::string_view, std::string_view> pair = ParsePair(merge);
+    const auto& left = pair.first;
+    const auto& right = pair.second;
     joined = left;
     joined += right;
     const auto id = [&](std::string_view spelling) {
