@@ -23,13 +23,13 @@ struct Planned {
 RunConfig WithVocabulary(RunConfig config, const std::string& path) {
   int& vocabulary = config.model.config.vocabulary;
   if (vocabulary > 0) return config;
-  if (!std::filesystem::exists(config.data.path)) {
+  if (config.data.sources.empty() && !std::filesystem::exists(config.data.path)) {
     throw Error({.what = "the size of the vocabulary is not known: there is no data at \"" +
                          config.data.path + "\" yet",
                  .where = path,
                  .remedy = "say it: --set model.vocabulary=50304"});
   }
-  vocabulary = PreparedData::Open(config.data.path).tokenizer.vocabulary();
+  vocabulary = static_cast<int>(DataSet::Open(config.data).vocabulary);
   return config;
 }
 

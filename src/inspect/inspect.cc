@@ -41,23 +41,24 @@ Text RandomTokens(int64_t tokens, int vocabulary) {
 }
 
 // The first windows of the validation tokens.
-Text ValidationText(const std::string& directory, int batch, int length, int vocabulary) {
-  const PreparedData data = PreparedData::Open(directory);
-  if (data.tokenizer.vocabulary() > vocabulary) {
+Text ValidationText(const DataOptions& options, int batch, int length, int vocabulary) {
+  const DataSet data = DataSet::Open(options);
+  const std::string name = options.path.empty() ? "[[data.sources]]" : options.path;
+  if (data.vocabulary > vocabulary) {
     throw Error({.what = fmt::format("the model has {} token ids, the data {}", vocabulary,
-                                     data.tokenizer.vocabulary()),
-                 .where = directory,
+                                     data.vocabulary),
+                 .where = name,
                  .expected = "data made with the model's tokenizer"});
   }
   const EvalWindows windows(data.validation, length);
   if (windows.count() < batch) {
     throw Error({.what = fmt::format("the validation text has {} windows of {} tokens",
                                      windows.count(), length),
-                 .where = directory,
+                 .where = name,
                  .expected = fmt::format("{} or more", batch),
                  .remedy = "lower --batch or --length"});
   }
-  Text text{.name = directory};
+  Text text{.name = name};
   text.ids.resize(int64_t{batch} * length);
   text.targets.resize(text.ids.size());
   for (int b = 0; b < batch; ++b) {
@@ -122,14 +123,21 @@ class Target {
 
   void Measure(std::vector<Snapshot>& out, const std::function<void(std::string_view)>& report) {
     ModelConfig& model = config_.model.config;
-    std::string data = options_.data;
-    if (data.empty() && is_run_) data = config_.data.path;
+    DataOptions data;
+    if (is_run_) data = config_.data;
+    if (!options_.data.empty()) {
+      data = DataOptions{};
+      data.path = options_.data;
+    }
+    // Signals are measured on plain packing, whatever the run trains on.
+    data.document_masking = false;
+    const bool no_data = data.path.empty() && data.sources.empty();
     if (model.vocabulary == 0) {
       model.vocabulary =
-          data.empty() ? kShapeVocabulary : PreparedData::Open(data).tokenizer.vocabulary();
+          no_data ? kShapeVocabulary : static_cast<int>(DataSet::Open(data).vocabulary);
     }
-    text_ = data.empty() ? RandomTokens(int64_t{options_.batch} * length_, model.vocabulary)
-                         : ValidationText(data, options_.batch, length_, model.vocabulary);
+    text_ = no_data ? RandomTokens(int64_t{options_.batch} * length_, model.vocabulary)
+                    : ValidationText(data, options_.batch, length_, model.vocabulary);
     backend_ = config_.system.MakeBackend();
     model_ = std::make_unique<Model>(
         model, Capacity{.purpose = Purpose::kTrain, .batch = options_.batch, .length = length_});
