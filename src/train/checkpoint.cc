@@ -25,6 +25,8 @@ constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kPartialSuffix = ".partial";
 // What a checkpoint is called while a newer one of the same step takes its place.
 constexpr std::string_view kReplacedSuffix = ".replaced";
+// And what one is called that is being removed, so that half of it is never taken for a whole.
+constexpr std::string_view kRemovedSuffix = ".removed";
 
 std::vector<int64_t> ShapeOf(const ParamSpec& spec) {
   if (spec.rows == 1) return {spec.cols};
@@ -71,17 +73,26 @@ void WriteManifest(const std::string& directory, const std::vector<std::string>&
                       Json{{"format", "sandglass-checkpoint-2"}, {"files", files}}.dump(2) + "\n");
 }
 
+void Remove(const fs::path& checkpoint) {
+  const std::string removed = checkpoint.string() + std::string(kRemovedSuffix);
+  fs::remove_all(removed);
+  fs::rename(checkpoint, removed);
+  fs::remove_all(removed);
+}
+
 // Gives `aside` its name. Two renames where the name is taken: in between, the old checkpoint is
 // found under its name with kReplacedSuffix.
 void Publish(const std::string& aside, const std::string& directory) {
   const std::string replaced = directory + std::string(kReplacedSuffix);
   if (fs::exists(directory)) {
-    fs::remove_all(replaced);
+    if (fs::exists(replaced)) Remove(replaced);
     fs::rename(directory, replaced);
   }
   fs::rename(aside, directory);
-  SyncDirectory(fs::path(directory).parent_path().string());
-  fs::remove_all(replaced);
+  const fs::path parent = fs::path(directory).parent_path();
+  SyncDirectory(parent.string());
+  SyncDirectory(parent.parent_path().string());
+  if (fs::exists(replaced)) Remove(replaced);
 }
 
 void RemoveOthers(const std::string& run_directory, int64_t newest_step,
@@ -94,7 +105,7 @@ void RemoveOthers(const std::string& run_directory, int64_t newest_step,
                                       ((counts && due < retention.newest) ||
                                        (retention.every > 0 && found.step % retention.every == 0)));
     if (counts) ++due;
-    if (!kept) fs::remove_all(found.path);
+    if (!kept) Remove(found.path);
   }
 }
 
@@ -176,7 +187,8 @@ void RemovePartialCheckpoints(const std::string& run_directory) {
   for (const fs::directory_entry& entry :
        fs::directory_iterator(CheckpointsPath(run_directory), missing)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(kStepPrefix) && name.ends_with(kPartialSuffix)) {
+    if (name.starts_with(kStepPrefix) &&
+        (name.ends_with(kPartialSuffix) || name.ends_with(kRemovedSuffix))) {
       partial.push_back(entry.path());
     }
   }

@@ -89,6 +89,7 @@ TEST_F(CheckpointTest, AReplacedCheckpointIsThereUntilTheNewOneIs) {
 TEST_F(CheckpointTest, WhatAKilledSaveLeftIsNeverUsedAndRemoved) {
   SaveCheckpoint(root_, At(1), {});
   fs::copy(root_ + "/checkpoints/" + Name(1), root_ + "/checkpoints/" + Name(2) + ".partial");
+  CreateDirectories(root_ + "/checkpoints/" + Name(3) + ".removed");
   EXPECT_EQ(Newest(), Name(1));
   RemovePartialCheckpoints(root_);
   EXPECT_EQ(Names(), (std::set<std::string>{Name(1)}));

@@ -208,7 +208,8 @@ void KillTest::KillRepeatedly(const std::string& run, Progress& progress) {
 void KillTest::CheckCheckpoints(const std::string& run) {
   std::error_code missing;
   for (const auto& entry : fs::directory_iterator(CheckpointsPath(run), missing)) {
-    if (entry.path().extension() == ".partial") continue;
+    const std::string suffix = entry.path().extension();
+    if (suffix == ".partial" || suffix == ".removed") continue;
     ++report_.checkpoints;
     const std::string damage = DamageOf(entry.path().string());
     if (!damage.empty()) FailTest("a checkpoint is damaged: " + damage, entry.path().string());

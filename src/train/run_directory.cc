@@ -84,12 +84,14 @@ bool IsRunDirectory(const std::string& directory) {
 
 void DiscardRun(const std::string& run_directory) {
   namespace fs = std::filesystem;
+  for (const std::string& path : ListEventFiles(run_directory)) fs::remove(path);
+  // What makes the directory a run goes last, so that a process that is killed here leaves no
+  // checkpoints behind that a later run could take for its own.
   for (const std::string& path :
-       {ConfigPath(run_directory), InfoPath(run_directory), TokenizerPath(run_directory),
-        ResultPath(run_directory), MetricsPath(run_directory), CheckpointsPath(run_directory)}) {
+       {CheckpointsPath(run_directory), MetricsPath(run_directory), ResultPath(run_directory),
+        TokenizerPath(run_directory), InfoPath(run_directory), ConfigPath(run_directory)}) {
     fs::remove_all(path);
   }
-  for (const std::string& path : ListEventFiles(run_directory)) fs::remove(path);
 }
 
 void RemoveUnfinishedFiles(const std::string& run_directory) {
