@@ -100,8 +100,8 @@ class Cli : public ::testing::Test {
     }
   }
 
-  std::string Path(const std::string& name) { return root_ + "/" + name; }
-  std::string Read(const std::string& name) { return ReadFile(root_ + "/" + name); }
+  std::string Path(const std::string& name) const { return root_ + "/" + name; }
+  std::string Read(const std::string& name) { return ReadFile(Path(name)); }
   void Write(const std::string& name, std::string_view text) {
     WriteFileAtomically(root_ + "/" + name, text);
   }
@@ -183,6 +183,36 @@ TEST_F(Cli, FromTextToComparison) {
   EXPECT_NE(Read("pair/report.html").find("conventional"), std::string::npos);
 }
 
+TEST_F(Cli, ComputesWhatOtherProgramsStored) {
+  const std::string golden = SANDGLASS_SOURCE_DIR "/src/interop/testdata/golden/";
+  for (const std::string model : {"llama", "deci.gguf/model.gguf"}) {
+    SCOPED_TRACE(model);
+    const std::string path = "'" + golden + model + "'";
+    EXPECT_EQ(OutputJson("import " + path + " --out run --json").at("tokenizer_hash"), "");
+    Output("logits run --ids 1,2,3 --out run.npy --threads 1");
+    Output("logits " + path + " --ids 1,2,3 --out model.npy --threads 1");
+    EXPECT_EQ(Read("run.npy"), Read("model.npy"));
+    EXPECT_TRUE(Read("run.npy").starts_with("\x93NUMPY"));
+    const Json top = OutputJson("logits run --ids 1,2,3 --top 2 --threads 1 --json").at("top");
+    ASSERT_EQ(top.size(), 2u);
+    EXPECT_GE(top[0].at("probability"), top[1].at("probability"));
+    EXPECT_GT(OutputJson("logits run --ids 1,2,3 --gradients g.safetensors --threads 1 --json")
+                  .at("loss"),
+              0.0);
+    ExpectFailure("import " + path + " --out run", 1, {"the place is taken", "where:    run"});
+    ExpectFailure("generate run --prompt hello", 1, {"no tokenizer", "sandglass logits"});
+    ExpectFailure("eval run", 1, {"no data of its own", "--data"});
+    std::filesystem::remove_all(Path("run"));
+  }
+  const std::string ids = "logits '" + golden + "llama' --threads 1 --ids ";
+  ExpectFailure(ids + "1,,2", 1, {"\"1,,2\" is not a list", "--ids"});
+  ExpectFailure(ids + "1,x", 1, {"is not a list"});
+  ExpectFailure(ids + "1,99999999", 1, {"there is no token id 99999999"});
+  ExpectFailure(ids + "1 --gradients g.safetensors", 1, {"one id predicts nothing"});
+  ExpectFailure("logits nothing --ids 1", 1, {"there is no such model", "where:    nothing"});
+  ExpectFailure("import nothing --out run", 1, {"there is no such model"});
+}
+
 TEST_F(Cli, InspectsRunsAndShapes) {
   PrepareData();
   Write("run.toml", kRun);
@@ -214,7 +244,8 @@ TEST_F(Cli, ListsFiltersAndDiffsRuns) {
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].at("directory"), "runs/a");
   EXPECT_EQ(all[0].at("status"), "finished");
-  const Json some = OutputJson("runs list --where 'batch = 4' --columns directory,train.batch --json");
+  const Json some =
+      OutputJson("runs list --where 'batch = 4' --columns directory,train.batch --json");
   ASSERT_EQ(some.size(), 1u);
   EXPECT_EQ(some[0].at("train.batch"), 4);
   const Json diff = OutputJson("runs diff runs/a runs/b --json");

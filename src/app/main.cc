@@ -174,6 +174,7 @@ int main(int argc, char** argv) {
   sandglass::AddTrainVerb(program);
   sandglass::AddEvalVerb(program);
   sandglass::AddGenerateVerb(program);
+  sandglass::AddImportVerb(program);
   sandglass::AddLogitsVerb(program);
   sandglass::AddExportVerb(program);
   sandglass::AddCompareVerb(program);

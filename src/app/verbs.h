@@ -15,6 +15,7 @@ void AddTrainVerb(CLI::App& program);
 void AddEvalVerb(CLI::App& program);
 void AddExportVerb(CLI::App& program);
 void AddGenerateVerb(CLI::App& program);
+void AddImportVerb(CLI::App& program);
 void AddLogitsVerb(CLI::App& program);
 void AddCompareVerb(CLI::App& program);
 void AddInspectVerb(CLI::App& program);

@@ -134,12 +134,17 @@ void LoadTensors(const std::string& path, const ParamTable& params, const SliceO
 
 }  // namespace
 
+TensorFile WeightsFileOf(const ParamTable& params) {
+  TensorFile file{kWeightsFile, {}};
+  for (const ParamSpec& spec : params.specs()) {
+    file.tensors.push_back({spec.name, ShapeOf(spec), spec.param->value});
+  }
+  return file;
+}
+
 std::vector<TensorFile> TensorFilesOf(const ParamTable& params, const Optimizer& optimizer,
                                       const WeightAverage* average) {
-  std::vector<TensorFile> files = {{kWeightsFile, {}}, {kOptimizerFile, {}}};
-  for (const ParamSpec& spec : params.specs()) {
-    files[0].tensors.push_back({spec.name, ShapeOf(spec), spec.param->value});
-  }
+  std::vector<TensorFile> files = {WeightsFileOf(params), {kOptimizerFile, {}}};
   for (const OptimizerTensor& tensor : optimizer.State()) {
     files[1].tensors.push_back({tensor.name, ShapeOf(*tensor.spec), tensor.view});
   }

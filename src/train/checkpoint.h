@@ -73,6 +73,10 @@ struct CheckpointContents {
   std::string configuration;  // TOML of the RunConfig
 };
 
+// The weights alone: a checkpoint of nothing else can be used and trained on from, but a run cannot
+// be continued from it.
+TensorFile WeightsFileOf(const ParamTable& params);
+
 // What is trained, as checkpoints hold it. `average` may be null.
 std::vector<TensorFile> TensorFilesOf(const ParamTable& params, const Optimizer& optimizer,
                                       const WeightAverage* average);

@@ -111,22 +111,4 @@ RunConfig ReadRunConfig(const std::string& run_directory) {
   return RunConfig::FromTree(LoadToml(ConfigPath(run_directory)));
 }
 
-TrainedModel LoadTrainedModel(const std::string& run_directory, const Capacity& capacity,
-                              const SystemOptions& system,
-                              const std::function<void(std::string_view)>& report) {
-  TrainedModel trained{.config = ReadRunConfig(run_directory)};
-  const std::optional<std::string> checkpoint = FindCheckpoint(run_directory, report);
-  if (!checkpoint) {
-    throw Error({.what = "the run has no sound checkpoint",
-                 .where = run_directory,
-                 .remedy = "train it first: sandglass train " + ConfigPath(run_directory)});
-  }
-  trained.checkpoint = *checkpoint;
-  trained.backend = system.MakeBackend();
-  trained.model = std::make_unique<Model>(trained.config.model.config, capacity);
-  trained.model->Allocate(*trained.backend);
-  LoadWeights(*checkpoint, trained.model->params());
-  return trained;
-}
-
 }  // namespace sandglass

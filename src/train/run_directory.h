@@ -128,18 +128,4 @@ std::optional<RunResult> FindResult(const std::string& run_directory);
 // The configuration of a run; Error if the directory is not a run.
 RunConfig ReadRunConfig(const std::string& run_directory);
 
-// A trained model, ready to use.
-struct TrainedModel {
-  RunConfig config;
-  std::string checkpoint;
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Model> model;
-};
-
-// The newest sound checkpoint of a run, with buffers for `capacity`. `system` overrides the run's
-// own. Damaged checkpoints are told to `report`.
-TrainedModel LoadTrainedModel(const std::string& run_directory, const Capacity& capacity,
-                              const SystemOptions& system,
-                              const std::function<void(std::string_view)>& report);
-
 }  // namespace sandglass
