@@ -136,8 +136,11 @@ def llama_cpp_reference(path: pathlib.Path):
 
 def known_to_llama_cpp(text: str) -> bool:
     """llama.cpp's tables stop at Unicode 15, and its contractions at ASCII."""
+    # Nor have all vocabularies tokens for what lies beyond U+40000.
     return "'\u017f" not in text and not any(
-        unicodedata.category(c) == "Cn" or c in "\u1c89\U00011f02\U00011f50\U00031350\U0001ccf0"
+        c >= "\U00040000"
+        or unicodedata.category(c) == "Cn"
+        or c in "\u1c89\U00011f02\U00011f50\U00031350\U0001ccf0"
         for c in text
     )
 

@@ -20,10 +20,11 @@ constexpr size_t kShortPiece = 48;
 constexpr int32_t kNoMerge = std::numeric_limits<int32_t>::max();
 
 [[noreturn]] void FailByte(char byte) {
-  throw Error({.what = fmt::format("the text holds the byte 0x{:02X}, which is not valid UTF-8",
-                                   static_cast<unsigned char>(byte)),
-               .expected = "UTF-8, since this tokenizer has no token for that byte",
-               .remedy = "convert the text to UTF-8, or use another tokenizer"});
+  throw Error(
+      {.what = fmt::format("the text holds the byte 0x{:02X}, for which the tokenizer has no token",
+                           static_cast<unsigned char>(byte)),
+       .expected = "UTF-8, with characters below U+40000 only",
+       .remedy = "convert the text to UTF-8, or use another tokenizer"});
 }
 
 }  // namespace

@@ -94,8 +94,9 @@ void Tokenizer::IndexTokens(const std::string& where) {
     if (spec_.whole_pieces == WholePieces::kLookUp) whole_pieces_.emplace(token, id);
   }
   for (int byte = 0; byte < 256; ++byte) {
-    // Some vocabularies leave out bytes that no valid UTF-8 has.
-    if (byte_tokens_[byte] < 0 && byte != 0xC0 && byte != 0xC1 && byte < 0xF5) {
+    // Some vocabularies leave out bytes that no valid UTF-8 has, or none below U+40000, where
+    // nearly all characters are.
+    if (byte_tokens_[byte] < 0 && byte != 0xC0 && byte != 0xC1 && byte < 0xF1) {
       throw Error(
           {.what = fmt::format("the vocabulary has no token for the byte 0x{:02X}", byte),
            .where = where,
