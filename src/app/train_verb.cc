@@ -14,6 +14,7 @@ namespace {
 struct TrainFlags {
   std::string config_path;
   std::string out;
+  std::string precision;
   std::vector<std::string> overrides;
   bool fresh = false;
   bool json = false;
@@ -45,7 +46,9 @@ void PrintResult(const RunResult& result, const std::string& directory) {
 
 void RunTrain(const TrainFlags& flags) {
   if (flags.list_keys) return PrintKeys(DescribeFields<RunConfig>());
-  const RunConfig config = RunConfig::FromTree(LoadToml(flags.config_path), flags.overrides);
+  std::vector<std::string> overrides = flags.overrides;
+  if (!flags.precision.empty()) overrides.push_back("train.precision=" + flags.precision);
+  const RunConfig config = RunConfig::FromTree(LoadToml(flags.config_path), overrides);
   if (flags.dump_config) return Print(ToToml(WriteFields(config)));
   const std::string directory = flags.out.empty() ? "runs/" + config.name : flags.out;
   const auto backend = config.system.MakeBackend();
@@ -71,6 +74,7 @@ void AddTrainVerb(CLI::App& program) {
   verb->add_option("--set", flags->overrides, "Override a key: --set train.batch=8 (repeatable)")
       ->type_name("KEY=VALUE");
   verb->add_option("--out", flags->out, "Run directory [runs/<name>]");
+  verb->add_option("--precision", flags->precision, "auto, f32 or bf16; --set train.precision=...");
   verb->add_flag("--fresh", flags->fresh, "Discard a run that is there instead of continuing it");
   verb->add_flag("--dump-config", flags->dump_config, "Print the resolved run file and stop");
   verb->add_flag("--keys", flags->list_keys, "List every key with its default and stop");

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "bench/decode_bench.h"
+#include "bench/op_bench.h"
 #include "bench/profiling_backend.h"
 #include "bench/train_bench.h"
 #include "model/model.h"
@@ -69,6 +71,33 @@ TEST(BenchTrain, FiguresBelongTogether) {
   for (const OpTime& op : result.ops) in_ops += op.seconds;
   EXPECT_GT(in_ops, 0);
   EXPECT_GT(result.allocated_bytes, 16 * CountParameters(options.model).total());
+}
+
+TEST(BenchOps, ChecksAndTimesEveryOp) {
+  OpBenchOptions options{.model = SmallConfig(), .batch = 2, .length = 8};
+  options.system.threads = 2;
+  for (const Precision precision : {Precision::kF32, Precision::kBF16}) {
+    options.precision = precision;
+    const OpBenchResult result = BenchOps(options);
+    EXPECT_GT(result.ops.size(), 20u);
+    for (const OpResult& op : result.ops) {
+      EXPECT_GT(op.seconds, 0) << op.op;
+      EXPECT_GT(op.share_of_roof, 0) << op.op;
+      EXPECT_LE(op.largest_error, op.tolerance) << op.op;
+    }
+  }
+}
+
+TEST(BenchDecode, CountsTheBytesOfAToken) {
+  DecodeBenchOptions options{.model = SmallConfig(), .prompt = 6, .tokens = 4};
+  options.system.threads = 1;
+  const DecodeBenchResult result = BenchDecode(options);
+  EXPECT_LE(1.0 / result.token_max_s, result.tokens_per_s);
+  EXPECT_LE(result.tokens_per_s, 1.0 / result.token_min_s);
+  // All weights but the input embedding, and keys and values of two layers and two heads of 8 at
+  // the mean position 8.
+  const int64_t weights = CountParameters(options.model).total() - 100 * 32;
+  EXPECT_EQ(result.bytes_per_token, 4 * weights + 8 * (2 * 2 * 2 * 8 * 4));
 }
 
 }  // namespace

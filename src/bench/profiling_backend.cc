@@ -1,6 +1,5 @@
 #include "bench/profiling_backend.h"
 
-#include <tuple>
 #include <type_traits>
 
 namespace sandglass {
@@ -22,14 +21,6 @@ const char* NameOf(OpClass op) {
       "matmul", "attention",     "attention backward", "rmsnorm", "rope",
       "swiglu", "cross-entropy", "embedding",          "copy",    "optimizer"};
   return kNames[static_cast<size_t>(op)];
-}
-
-bool operator<(const MatmulShape& a, const MatmulShape& b) {
-  const auto key = [](const MatmulShape& shape) {
-    return std::tuple(shape.rows, shape.cols, shape.inner, shape.spec.a, shape.spec.b,
-                      shape.spec.into);
-  };
-  return key(a) < key(b);
 }
 
 void ProfilingBackend::Reset() {
@@ -55,7 +46,12 @@ auto ProfilingBackend::Timed(OpClass op, const Action& action) {
 }
 
 void ProfilingBackend::Matmul(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
-  ++matmuls_[{c.rows, c.cols, spec.a == Transpose::kYes ? a.rows : a.cols, spec}];
+  ++matmuls_[{.rows = c.rows,
+              .cols = c.cols,
+              .inner = spec.a == Transpose::kYes ? a.rows : a.cols,
+              .spec = spec,
+              .factors = a.dtype,
+              .result = c.dtype}];
   Timed(OpClass::kMatmul, [&] { inner_.Matmul(c, a, b, spec); });
 }
 
@@ -118,11 +114,11 @@ LossSums ProfilingBackend::CrossEntropy(std::span<double> token_loss, ConstView 
                [&] { return inner_.CrossEntropy(token_loss, logits, targets, spec); });
 }
 
-LossSums ProfilingBackend::CrossEntropyBackward(View logits_to_gradient,
+LossSums ProfilingBackend::CrossEntropyBackward(View dlogits, View logits,
                                                 std::span<const int32_t> targets,
                                                 const CrossEntropySpec& spec) {
   return Timed(OpClass::kCrossEntropy,
-               [&] { return inner_.CrossEntropyBackward(logits_to_gradient, targets, spec); });
+               [&] { return inner_.CrossEntropyBackward(dlogits, logits, targets, spec); });
 }
 
 void ProfilingBackend::Zero(View x) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "bench/measure.h"
 #include "ops/backend.h"
 
 namespace sandglass {
@@ -25,16 +26,6 @@ enum class OpClass {
 };
 inline constexpr int kOpClasses = 10;
 const char* NameOf(OpClass op);
-
-// A matrix product by what its time depends on.
-struct MatmulShape {
-  int64_t rows = 0;  // of c
-  int64_t cols = 0;  // of c
-  int64_t inner = 0;
-  MatmulSpec spec;
-
-  friend bool operator<(const MatmulShape& a, const MatmulShape& b);
-};
 
 class ProfilingBackend final : public Backend {
  public:
@@ -71,7 +62,7 @@ class ProfilingBackend final : public Backend {
   void SwiGluBackward(View dgate_up, View h, ConstView dh, ConstView gate_up) override;
   LossSums CrossEntropy(std::span<double> token_loss, ConstView logits,
                         std::span<const int32_t> targets, const CrossEntropySpec& spec) override;
-  LossSums CrossEntropyBackward(View logits_to_gradient, std::span<const int32_t> targets,
+  LossSums CrossEntropyBackward(View dlogits, View logits, std::span<const int32_t> targets,
                                 const CrossEntropySpec& spec) override;
   void Zero(View x) override;
   void Blend(View y, ConstView x, const BlendSpec& spec) override;

@@ -17,9 +17,10 @@ namespace sandglass {
 struct TrainBenchOptions {
   ModelConfig model;
   SystemOptions system;
-  int batch = 8;     // B
-  int length = 256;  // T
-  int repeats = 9;   // timed steps, after two that warm up
+  Precision precision = Precision::kF32;  // resolved
+  int batch = 8;                          // B
+  int length = 256;                       // T
+  int repeats = 9;                        // timed steps, after two that warm up
 };
 
 // Time per step of one class of ops.
@@ -37,6 +38,7 @@ struct OpTime {
 struct TrainBenchResult {
   std::string shape;
   std::string backend;
+  std::string precision;
   double step_s = 0.0;  // median: forward, backward, clip, AdamW
   double step_min_s = 0.0;
   double step_max_s = 0.0;
@@ -57,6 +59,7 @@ struct TrainBenchResult {
   static void VisitFields(Self& self, Visitor&& field) {
     field("shape", self.shape, "");
     field("backend", self.backend, "");
+    field("precision", self.precision, "");
     field("step_s", self.step_s, "");
     field("step_min_s", self.step_min_s, "");
     field("step_max_s", self.step_max_s, "");

@@ -42,6 +42,9 @@ void Attention::Book(MemoryPlan& plan, const Capacity& capacity) {
   const int64_t q_width = shape_.attention_width();
   const int64_t kv_width = shape_.kv_width();
   const auto book = [&](View& view, int64_t cols, Lifetime lifetime) {
+    plan.Book(view, capacity.tokens(), cols, capacity.activation_dtype(), lifetime);
+  };
+  const auto book_statistic = [&](View& view, int64_t cols, Lifetime lifetime) {
     plan.Book(view, capacity.tokens(), cols, capacity.dtype, lifetime);
   };
   const Lifetime kept = trains ? Lifetime::kSaved : Lifetime::kScratch;
@@ -49,21 +52,23 @@ void Attention::Book(MemoryPlan& plan, const Capacity& capacity) {
   residual_.Book(plan, capacity);
   book(qkv_, q_width + 2 * kv_width, kept);
   if (qk_norm_ != QkNorm::kNone) {
-    keeps_normed_ = capacity.recompute == Recompute::kNothing;
+    keeps_normed_ = capacity.recompute != Recompute::kCheap;
     book(normed_, q_width + kv_width, keeps_normed_ ? kept : Lifetime::kScratch);
-    book(q_inverse_rms_, QkNormSpec(shape_.heads).groups, kept);
-    book(k_inverse_rms_, QkNormSpec(shape_.kv_heads).groups, kept);
+    book_statistic(q_inverse_rms_, QkNormSpec(shape_.heads).groups, kept);
+    book_statistic(k_inverse_rms_, QkNormSpec(shape_.kv_heads).groups, kept);
   }
   book(out_, q_width, kept);
-  book(log_sum_exp_, shape_.heads, kept);
+  book_statistic(log_sum_exp_, shape_.heads, kept);
   if (trains) {
     book(dout_, q_width, Lifetime::kScratch);
     book(dqkv_, q_width + 2 * kv_width, Lifetime::kScratch);
   }
   caches_ = capacity.cache_length > 0;
   if (caches_) {
-    plan.Book(k_cache_, capacity.cache_length, kv_width, capacity.dtype, Lifetime::kState);
-    plan.Book(v_cache_, capacity.cache_length, kv_width, capacity.dtype, Lifetime::kState);
+    for (View* cache : {&k_cache_, &v_cache_}) {
+      plan.Book(*cache, capacity.cache_length, kv_width, capacity.activation_dtype(),
+                Lifetime::kState);
+    }
   }
 }
 
@@ -73,7 +78,7 @@ void Attention::Forward(const Pass& pass, View x) {
   const View log_sum_exp = log_sum_exp_.Top(pass.tokens());
 
   const ConstView n = residual_.Enter(pass, x);
-  pass.ops.Matmul(qkv, n, w_qkv_.value, {.b = Transpose::kYes});
+  pass.ops.Matmul(qkv, n, w_qkv_.operand, {.b = Transpose::kYes});
   const auto [q, k, v] = NormAndRotate(pass, Split(qkv));
   if (caches_) {
     AppendToCache(pass, {q, k, v});
@@ -93,7 +98,7 @@ void Attention::Backward(const Pass& pass, View dx) {
   const Heads gradient = Split(dqkv);
 
   const ConstView doutput = residual_.LeaveBackward(pass, dx);
-  pass.ops.Matmul(dout, doutput, w_o_.value, {});
+  pass.ops.Matmul(dout, doutput, w_o_.operand, {});
   pass.ops.Matmul(w_o_.grad, doutput, out, {.a = Transpose::kYes, .into = Into::kAccumulate});
   // Without QK-norm the forward pass rotated q and k in place; with it they are computed again
   // unless they were kept.

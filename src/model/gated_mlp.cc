@@ -23,9 +23,9 @@ void GatedMlp::Declare(ParamTable& params) {
 
 void GatedMlp::Book(MemoryPlan& plan, const Capacity& capacity) {
   const bool trains = capacity.purpose == Purpose::kTrain;
-  keeps_hidden_ = trains && capacity.recompute == Recompute::kNothing;
+  keeps_hidden_ = trains && capacity.recompute != Recompute::kCheap;
   const auto book = [&](View& view, int64_t cols, Lifetime lifetime) {
-    plan.Book(view, capacity.tokens(), cols, capacity.dtype, lifetime);
+    plan.Book(view, capacity.tokens(), cols, capacity.activation_dtype(), lifetime);
   };
   plan.BeginScratchScope();
   residual_.Book(plan, capacity);
@@ -39,7 +39,7 @@ void GatedMlp::Forward(const Pass& pass, View x) {
   const View hidden = hidden_.Top(pass.tokens());
 
   const ConstView n = residual_.Enter(pass, x);
-  pass.ops.Matmul(gate_up, n, w_gate_up_.value, {.b = Transpose::kYes});
+  pass.ops.Matmul(gate_up, n, w_gate_up_.operand, {.b = Transpose::kYes});
   pass.ops.SwiGlu(hidden, gate_up);
   residual_.Leave(pass, x, hidden, w_down_);
 }
@@ -50,7 +50,7 @@ void GatedMlp::Backward(const Pass& pass, View dx) {
   const View dhidden = dhidden_.Top(pass.tokens());
 
   const ConstView doutput = residual_.LeaveBackward(pass, dx);
-  pass.ops.Matmul(dhidden, doutput, w_down_.value, {});
+  pass.ops.Matmul(dhidden, doutput, w_down_.operand, {});
   const View dgate_up = gate_up;  // in place: the forward values are not needed any more
   pass.ops.SwiGluBackward(dgate_up, keeps_hidden_ ? View{} : hidden, dhidden, gate_up);
   pass.ops.Matmul(w_down_.grad, doutput, hidden, {.a = Transpose::kYes, .into = Into::kAccumulate});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "model/attention.h"
 #include "model/gated_mlp.h"
@@ -51,11 +52,24 @@ Model::Model(const ModelConfig& config, const Capacity& capacity)
   book(cosines_, positions, shape.head_width / 2, Lifetime::kState);
   book(sines_, positions, shape.head_width / 2, Lifetime::kState);
   book(x_, tokens, shape.d_model, Lifetime::kState);
-  book(normed_, tokens, shape.d_model, Lifetime::kState);
   book(inverse_rms_, tokens, 1, Lifetime::kState);
-  if (capacity.purpose == Purpose::kTrain) book(dx_, tokens, shape.d_model, Lifetime::kState);
+  memory_.Book(normed_, tokens, shape.d_model, capacity.activation_dtype(), Lifetime::kState);
   book(logits_, HeadChunkRows(tokens, padded), padded, Lifetime::kScratch);
-  for (const auto& sub_layer : sub_layers_) sub_layer->Book(memory_, capacity);
+  const bool trains = capacity.purpose == Purpose::kTrain;
+  if (trains) {
+    book(dx_, tokens, shape.d_model, Lifetime::kState);
+    if (capacity.rounds_activations()) {
+      memory_.Book(dlogits_, logits_.rows, padded, capacity.activation_dtype(), Lifetime::kScratch);
+    }
+  }
+  recomputes_layers_ = trains && capacity.recompute == Recompute::kLayer;
+  if (recomputes_layers_) {
+    book(layer_inputs_, shape.layers * tokens, shape.d_model, Lifetime::kSaved);
+  }
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    if (recomputes_layers_) memory_.BeginSavedScope();
+    for (const auto& sub_layer : Layer(layer)) sub_layer->Book(memory_, capacity);
+  }
 }
 
 Model::~Model() = default;
@@ -63,7 +77,8 @@ Model::~Model() = default;
 void Model::Allocate(Backend& backend) {
   SANDGLASS_CHECK(backend.dtype() == capacity_.dtype, "backend of another element type");
   ops_ = &backend;
-  params_.Grant(capacity_.dtype, capacity_.purpose == Purpose::kTrain);
+  params_.Grant(capacity_.dtype, capacity_.purpose == Purpose::kTrain,
+                capacity_.activation_dtype());
   arena_ = Arena(memory_);
   positions_.resize(capacity_.tokens());
   FillRotaryTables(cosines_, sines_, config_);
@@ -93,14 +108,31 @@ Pass Model::BeginPass(const Batch& sequences, int cached) {
           .first_keys = starts};
 }
 
+std::span<const std::unique_ptr<SubLayer>> Model::Layer(int layer) const {
+  const size_t size = 1 + config_.shape.sub_mlps();
+  return std::span(sub_layers_).subspan(layer * size, size);
+}
+
+View Model::LayerInput(const Pass& pass, int layer) const {
+  return layer_inputs_.Rows(layer * capacity_.tokens(), pass.tokens());
+}
+
 View Model::ForwardStream(const Pass& pass, std::span<const int32_t> ids) {
   const View x = x_.Top(pass.tokens());
   const View normed = normed_.Top(pass.tokens());
+  // Weights may have changed since the last pass. Rounding them takes a hundredth of a training
+  // step; within a sequence that is decoded token by token they stay.
+  if (params_.operands() && pass.cached == 0) {
+    pass.ops.Copy(params_.operands(), params_.values());
+  }
   pass.ops.Embed(x, embedding_.value, ids);
-  for (const auto& sub_layer : sub_layers_) {
-    if (observer_ != nullptr) observer_->BeforeForward(pass, *sub_layer, x);
-    sub_layer->Forward(pass, x);
-    if (observer_ != nullptr) observer_->AfterForward(pass, *sub_layer, x);
+  for (int layer = 0; layer < config_.shape.layers; ++layer) {
+    if (recomputes_layers_) pass.ops.Copy(LayerInput(pass, layer), x);
+    for (const auto& sub_layer : Layer(layer)) {
+      if (observer_ != nullptr) observer_->BeforeForward(pass, *sub_layer, x);
+      sub_layer->Forward(pass, x);
+      if (observer_ != nullptr) observer_->AfterForward(pass, *sub_layer, x);
+    }
   }
   pass.ops.RmsNorm(normed, inverse_rms_.Top(pass.tokens()), x, final_gain_.value, final_norm());
   return normed;
@@ -112,7 +144,7 @@ LossSums Model::Loss(const Batch& batch, std::span<double> token_loss) {
   LossSums sums;
   ForEachHeadChunk(pass.tokens(), [&](int64_t begin, int64_t count) {
     const View logits = logits_.Top(count);
-    pass.ops.Matmul(logits, normed.Rows(begin, count), head().value, {.b = Transpose::kYes});
+    pass.ops.Matmul(logits, normed.Rows(begin, count), head().operand, {.b = Transpose::kYes});
     sums +=
         pass.ops.CrossEntropy(token_loss.empty() ? token_loss : token_loss.subspan(begin, count),
                               logits, batch.targets.subspan(begin, count), LossSpec(0.0));
@@ -129,21 +161,31 @@ LossSums Model::LossAndGradients(const Batch& batch, double grad_scale) {
   ForEachHeadChunk(pass.tokens(), [&](int64_t begin, int64_t count) {
     const View logits = logits_.Top(count);
     const View n = normed.Rows(begin, count);
-    pass.ops.Matmul(logits, n, head().value, {.b = Transpose::kYes});
-    sums += pass.ops.CrossEntropyBackward(logits, batch.targets.subspan(begin, count),
+    const View dlogits = dlogits_ ? dlogits_.Top(count) : logits;
+    pass.ops.Matmul(logits, n, head().operand, {.b = Transpose::kYes});
+    sums += pass.ops.CrossEntropyBackward(dlogits, logits, batch.targets.subspan(begin, count),
                                           LossSpec(grad_scale));
-    const ConstView dlogits = logits;
     pass.ops.Matmul(head().grad, dlogits, n, {.a = Transpose::kYes, .into = Into::kAccumulate});
-    pass.ops.Matmul(dx.Rows(begin, count), dlogits, head().value, {});
+    pass.ops.Matmul(dx.Rows(begin, count), dlogits, head().operand, {});
   });
   pass.ops.RmsNormBackward(dx, final_gain_.grad, dx, x_.Top(pass.tokens()),
                            inverse_rms_.Top(pass.tokens()), final_gain_.value, final_norm());
-  for (auto sub_layer = sub_layers_.rbegin(); sub_layer != sub_layers_.rend(); ++sub_layer) {
-    (*sub_layer)->Backward(pass, dx);
-    if (observer_ != nullptr) observer_->AfterBackward(pass, **sub_layer, dx);
+  for (int layer = config_.shape.layers - 1; layer >= 0; --layer) {
+    // The last layer's results are still there from the forward pass.
+    if (recomputes_layers_ && layer < config_.shape.layers - 1) ForwardAgain(pass, layer);
+    for (const auto& sub_layer : std::views::reverse(Layer(layer))) {
+      sub_layer->Backward(pass, dx);
+      if (observer_ != nullptr) observer_->AfterBackward(pass, *sub_layer, dx);
+    }
   }
   pass.ops.EmbedBackward(embedding_.grad, dx, batch.ids);
   return sums;
+}
+
+void Model::ForwardAgain(const Pass& pass, int layer) {
+  const View x = x_.Top(pass.tokens());
+  pass.ops.Copy(x, LayerInput(pass, layer));
+  for (const auto& sub_layer : Layer(layer)) sub_layer->Forward(pass, x);
 }
 
 void Model::Logits(const Batch& batch, View logits) {
@@ -168,7 +210,7 @@ void Model::HeadLogits(ConstView normed, View logits) {
   SANDGLASS_CHECK(logits.rows == normed.rows && logits.cols == config_.vocabulary, "logits size");
   ForEachHeadChunk(normed.rows, [&](int64_t begin, int64_t count) {
     const View chunk = logits_.Top(count);
-    ops_->Matmul(chunk, normed.Rows(begin, count), head().value, {.b = Transpose::kYes});
+    ops_->Matmul(chunk, normed.Rows(begin, count), head().operand, {.b = Transpose::kYes});
     ops_->Copy(logits.Rows(begin, count), chunk.Columns(0, config_.vocabulary));
   });
 }

@@ -66,6 +66,12 @@ class Model {
   Pass BeginPass(const Batch& batch, int cached);
   // Embedding, all sub-layers, final norm: what the head reads, [M, D].
   View ForwardStream(const Pass& pass, std::span<const int32_t> ids);
+  // The sub-layers of a layer: its attention and its K gated MLPs.
+  std::span<const std::unique_ptr<SubLayer>> Layer(int layer) const;
+  // Where the stream before a layer is kept, [M, D], if layers are computed again.
+  View LayerInput(const Pass& pass, int layer) const;
+  // Makes a layer's results for its backward pass once more.
+  void ForwardAgain(const Pass& pass, int layer);
   // logits [M, V] = normed [M, D] W_head^T.
   void HeadLogits(ConstView normed, View logits);
   // Calls action(begin, count) for blocks of tokens that fit the logits buffer.
@@ -83,18 +89,21 @@ class Model {
   Backend* ops_ = nullptr;
   Observer* observer_ = nullptr;
   int cached_ = 0;
+  bool recomputes_layers_ = false;
 
   Param embedding_;   // [V', D]
   Param final_gain_;  // [1, D]
   Param head_;        // [V', D], unless tied
   std::vector<std::unique_ptr<SubLayer>> sub_layers_;
 
-  View x_;            // [M, D] residual stream
-  View normed_;       // [M, D] final norm of it
-  View inverse_rms_;  // [M, 1]
-  View dx_;           // [M, D] gradient of the stream
-  View logits_;       // [chunk, V'] one block of the head's output
-  View cosines_;      // [positions, E/2]
+  View x_;             // [M, D] residual stream
+  View normed_;        // [M, D] final norm of it
+  View inverse_rms_;   // [M, 1]
+  View dx_;            // [M, D] gradient of the stream
+  View logits_;        // [chunk, V'] one block of the head's output
+  View dlogits_;       // [chunk, V'] its gradient, where that has another type
+  View layer_inputs_;  // [L*M, D] the stream before each layer, if layers are computed again
+  View cosines_;       // [positions, E/2]
   View sines_;
   std::vector<int32_t> positions_;  // [M]
 };

@@ -111,7 +111,7 @@ const Case kCases[] = {
      .qk_norm = QkNorm::kPerHead,
      .embeddings = Embeddings::kTied,
      .z_loss = 0.02,
-     .recompute = Recompute::kNothing},
+     .recompute = Recompute::kLayer},
 };
 
 std::string NameOf(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
@@ -235,8 +235,8 @@ TEST_P(GradientTest, SubLayersMatchFiniteDifferences) {
 TEST_P(GradientTest, RecomputationChangesNothing) {
   const std::vector<int32_t> ids = {3, 1, 4, 1, 5, 9, 2, 6, 10, 0};
   const std::vector<int32_t> targets = {1, 4, 1, 5, 9, 2, 6, 10, 0, 7};
-  std::vector<double> gradients[2];
-  for (const Recompute recompute : {Recompute::kNothing, Recompute::kCheap}) {
+  std::vector<double> gradients[3];
+  for (const Recompute recompute : {Recompute::kNothing, Recompute::kCheap, Recompute::kLayer}) {
     Capacity capacity = capacity_;
     capacity.recompute = recompute;
     Model model(GetParam().Config(), capacity);
@@ -247,6 +247,69 @@ TEST_P(GradientTest, RecomputationChangesNothing) {
     gradients[static_cast<int>(recompute)].assign(grads, grads + model.params().slab_elements());
   }
   EXPECT_EQ(gradients[0], gradients[1]);
+  EXPECT_EQ(gradients[0], gradients[2]);
+}
+
+double RelativeDifference(const float* got, const float* want, int64_t count) {
+  double difference = 0, norm = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    difference += (double{got[i]} - want[i]) * (double{got[i]} - want[i]);
+    norm += double{want[i]} * want[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+// How far gradients may move depends on how sharply the model bends; rounding only the weights of
+// the f32 model tells. Activations are rounded a few more times than that.
+TEST_P(GradientTest, BF16ActivationsKeepLossAndGradients) {
+  const std::vector<int32_t> ids = {3, 1, 4, 1, 5, 9, 2, 6, 10, 0};
+  const std::vector<int32_t> targets = {1, 4, 1, kIgnoredTarget, 9, 2, 6, 10, 0, 7};
+  const Batch batch{kBatch, kLength, ids, targets};
+  const auto cpu = MakeCpuBackend(2);
+  Capacity capacity = capacity_;
+  capacity.dtype = DType::kF32;
+  Model exact(GetParam().Config(), capacity);
+  Model rounded_weights(GetParam().Config(), capacity);
+  capacity.activations = DType::kBF16;
+  Model rounded(GetParam().Config(), capacity);
+  for (Model* model : {&exact, &rounded_weights, &rounded}) {
+    model->Allocate(*cpu);
+    model->params().Initialize(3);
+    for (const ParamSpec& spec : model->params().specs()) {
+      float* const values = spec.param->value.Row<float>();
+      if (spec.init.kind != ParamInit::Kind::kNormal) continue;
+      for (int64_t i = 0; i < spec.elements(); ++i) values[i] *= 10;  // standard deviation 0.2
+      if (model != &rounded_weights) continue;
+      for (int64_t i = 0; i < spec.elements(); ++i) values[i] = ToFloat(ToBF16(values[i]));
+    }
+  }
+  const double loss = exact.LossAndGradients(batch, 0.1).cross_entropy;
+  rounded_weights.LossAndGradients(batch, 0.1);
+  EXPECT_NEAR(rounded.LossAndGradients(batch, 0.1).cross_entropy / loss, 1.0, 0.01);
+  const float* const want = exact.params().grads().Row<float>();
+  const auto moved = [&](const Model& model) {
+    return RelativeDifference(model.params().grads().Row<float>(), want,
+                              exact.params().slab_elements());
+  };
+  EXPECT_GT(moved(rounded), 1e-4) << "nothing was rounded";
+  EXPECT_LT(moved(rounded), 5 * moved(rounded_weights));
+
+  // Decoding reads the same rounded weights.
+  Model decoder(
+      GetParam().Config(),
+      {.purpose = Purpose::kEvaluate, .length = 2, .cache_length = 9, .activations = DType::kBF16});
+  decoder.Allocate(*cpu);
+  for (size_t i = 0; i < decoder.params().specs().size(); ++i) {
+    cpu->Copy(decoder.params().specs()[i].param->value, exact.params().specs()[i].param->value);
+  }
+  std::vector<float> logits(kTokens * kVocabulary), decoded(kVocabulary);
+  rounded.Logits(batch, ViewOf(logits.data(), kTokens, kVocabulary));
+  for (const auto& [begin, count] : {std::pair{0, 3}, {3, 1}, {4, 1}}) {
+    decoder.Decode(std::span(ids).subspan(begin, count), ViewOf(decoded.data(), 1, kVocabulary));
+    for (int id = 0; id < kVocabulary; ++id) {
+      EXPECT_NEAR(decoded[id], logits[(begin + count - 1) * kVocabulary + id], 0.05);
+    }
+  }
 }
 
 TEST_P(GradientTest, DecodingWithTheCacheGivesTheSameLogits) {

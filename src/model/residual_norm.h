@@ -24,7 +24,8 @@ class ResidualNorm {
   // Adds the output projection of h [M, .] to the stream: w_out [D, .].
   void Leave(const Pass& pass, View x, ConstView h, const Param& w_out);
 
-  // Gradient [M, D] of the output projection's result, from the gradient dx of the stream.
+  // Gradient [M, D] of the output projection's result, from the gradient dx of the stream. Holds
+  // until EnterBackward.
   ConstView LeaveBackward(const Pass& pass, View dx);
   // n again, as Enter returned it.
   ConstView Entered(const Pass& pass);
@@ -36,15 +37,17 @@ class ResidualNorm {
   NormPlacement placement_;
   RmsNormSpec norm_;
   int64_t d_model_;
+  bool keeps_input_ = false;
   bool keeps_normed_ = false;
   bool trains_ = false;
+  bool rounds_ = false;  // activations are of a narrower type than the stream
 
   Param gain_;        // [1, D]
-  View input_;        // [M, D] x before the sub-layer (training)
+  View input_;        // [M, D] x before the sub-layer (where it is read again)
   View normed_;       // [M, D] n (pre-norm)
   View projected_;    // [M, D] f(n) W_out^T (post-norm)
   View inverse_rms_;  // [M, 1]
-  View gradient_;     // [M, D] of normed_ or projected_
+  View gradient_;     // [M, D] of normed_, of projected_, or dx rounded
 };
 
 }  // namespace sandglass

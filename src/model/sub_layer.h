@@ -16,14 +16,17 @@ namespace sandglass {
 // What a pass is for decides which buffers live on for a backward pass.
 enum class Purpose { kTrain, kEvaluate };
 
-// Which of its intermediate results a training pass keeps. kCheap keeps what matrix products made
-// and computes norm outputs and SwiGLU products again; kNothing keeps those too.
-enum class Recompute { kNothing, kCheap };
+// Which of its intermediate results the backward pass computes again. kNothing: none, all are kept.
+// kCheap: norm outputs and SwiGLU products; what matrix products made is kept. kLayer: everything
+// but the stream before each layer, for the price of a second forward pass.
+enum class Recompute { kNothing, kCheap, kLayer };
 
 template <>
 struct EnumNames<Recompute> {
-  static constexpr std::array<std::pair<Recompute, const char*>, 2> kNames{
-      {{Recompute::kNothing, "nothing"}, {Recompute::kCheap, "cheap"}}};
+  static constexpr std::array<std::pair<Recompute, const char*>, 3> kNames{
+      {{Recompute::kNothing, "nothing"},
+       {Recompute::kCheap, "cheap"},
+       {Recompute::kLayer, "layer"}}};
 };
 
 // The largest batch that buffers are booked for, and how they are used.
@@ -33,9 +36,12 @@ struct Capacity {
   int length = 1;        // T
   int cache_length = 0;  // > 0: keys and values of this many positions are kept for decoding
   Recompute recompute = Recompute::kCheap;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;         // the backend's
+  std::optional<DType> activations;  // bf16 beside f32; the backend's if unset
 
   int64_t tokens() const { return int64_t{batch} * length; }
+  DType activation_dtype() const { return activations.value_or(dtype); }
+  bool rounds_activations() const { return activation_dtype() != dtype; }
 };
 
 // One pass over a batch, as the sub-layers see it.

@@ -3,7 +3,14 @@
 //
 // Conventions: outputs come first; a gradient is `d` + the name of what it belongs to; axes are
 // B batch, T time, M = B*T tokens, D d_model, H query heads, KV key-value heads, E head width,
-// F FFN width, V vocabulary. All floating-point views of one call have the backend's element type.
+// F FFN width, V vocabulary.
+//
+// Element types: parameters, their gradients, the residual stream, statistics and logits have the
+// backend's own type, dtype(). Activations, which are what matrix products read and write, have
+// that type too, or all of them are bf16 where the backend's is f32; then products accumulate in
+// f32, and every op computes in f32 and rounds once, at the end. Each op says which of its views
+// are activations; the others have type dtype().
+//
 // Ops never throw on well-formed views; malformed ones are bugs and fail a check.
 #pragma once
 
@@ -118,7 +125,7 @@ class Backend {
   virtual std::string Description() const = 0;
   virtual DType dtype() const = 0;
 
-  // c [R, C] (+)= op(a) [R, N] op(b) [N, C].
+  // c [R, C] (+)= op(a) [R, N] op(b) [N, C]. Activations: a and b alike; c is of either type.
   virtual void Matmul(View c, ConstView a, ConstView b, const MatmulSpec& spec) = 0;
 
   // x [M, D] = table rows [V, D] of ids [M].
@@ -126,44 +133,49 @@ class Backend {
   // dtable [V, D] += dx [M, D] at rows ids [M]; ids may repeat.
   virtual void EmbedBackward(View dtable, ConstView dx, std::span<const int32_t> ids) = 0;
 
+  // y = x, rounded if need be. Each of either type.
   virtual void Copy(View y, ConstView x) = 0;
 
   // y [M, D] (+)= norm(x [M, D]); inverse_rms [M, groups] is written for the backward pass. y may
-  // be x itself when spec.into is kOverwrite.
+  // be x itself when spec.into is kOverwrite. x and y: each of either type.
   virtual void RmsNorm(View y, View inverse_rms, ConstView x, ConstView gain,
                        const RmsNormSpec& spec) = 0;
   // dx [M, D] (+)= gradient (spec.into); dgain += gradient, always, summed in an order that does
-  // not depend on the number of threads. dx may be dy itself when spec.into is kOverwrite.
+  // not depend on the number of threads. dx may be dy itself when spec.into is kOverwrite. x, dx
+  // and dy: each of either type.
   virtual void RmsNormBackward(View dx, View dgain, ConstView dy, ConstView x,
                                ConstView inverse_rms, ConstView gain, const RmsNormSpec& spec) = 0;
 
   // Turns x [M, H*E] in place. cosines, sines [positions, E/2]; row m of x stands at
-  // positions[m]. kBackward turns by the opposite angle, which is the gradient.
+  // positions[m]. kBackward turns by the opposite angle, which is the gradient. Activation: x.
   virtual void Rope(View x, ConstView cosines, ConstView sines, std::span<const int32_t> positions,
                     const RopeSpec& spec) = 0;
 
   // out [B*Tq, H*E] = softmax(q k^T * scale, causal) v; q [B*Tq, H*E], k, v [B*kv_stride, KV*E];
   // log_sum_exp [B*Tq, H] is written for the backward pass. Never stores Tq x Tk scores.
+  // Activations: out, q, k, v.
   virtual void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v,
                          const AttentionSpec& spec) = 0;
   // dq, dk, dv overwritten. For query_length == kv_length == kv_stride only (training).
+  // Activations: all but log_sum_exp.
   virtual void AttentionBackward(View dq, View dk, View dv, ConstView dout, ConstView out,
                                  ConstView log_sum_exp, ConstView q, ConstView k, ConstView v,
                                  const AttentionSpec& spec) = 0;
 
-  // h [M, F] = silu(gate) * up, gate_up [M, 2F] = gate | up.
+  // h [M, F] = silu(gate) * up, gate_up [M, 2F] = gate | up. Activations: all.
   virtual void SwiGlu(View h, ConstView gate_up) = 0;
   // dgate_up [M, 2F] from dh [M, F]; dgate_up may be gate_up itself. h [M, F] is written again if
-  // it is not empty (when the forward pass did not keep it).
+  // it is not empty (when the forward pass did not keep it). Activations: all.
   virtual void SwiGluBackward(View dgate_up, View h, ConstView dh, ConstView gate_up) = 0;
 
   // logits [M, V'] (V' >= vocabulary), targets [M]. Returns the sums over scored tokens. If
   // token_loss is not empty, token_loss[m] gets the cross-entropy in nats (0 where ignored).
   virtual LossSums CrossEntropy(std::span<double> token_loss, ConstView logits,
                                 std::span<const int32_t> targets, const CrossEntropySpec& spec) = 0;
-  // The same sums, and logits overwritten by their gradient:
+  // The same sums, and the gradient of the logits:
   //   grad_scale * (softmax - onehot + 2 z_loss lse softmax), 0 in padding and ignored rows.
-  virtual LossSums CrossEntropyBackward(View logits_to_gradient, std::span<const int32_t> targets,
+  // dlogits [M, V'] may be logits itself; otherwise what logits hold is lost. Activation: dlogits.
+  virtual LossSums CrossEntropyBackward(View dlogits, View logits, std::span<const int32_t> targets,
                                         const CrossEntropySpec& spec) = 0;
 
   virtual void Zero(View x) = 0;
@@ -180,7 +192,12 @@ class Backend {
 // Scalar loops, written to be obviously right; f32 or f64 (for gradient checks).
 std::unique_ptr<Backend> MakeReferenceBackend(DType dtype);
 
-// oneDNN matrix products and Highway kernels on `threads` threads; f32.
+// Why bf16 activations would be no faster than f32 on this machine; empty if they are faster. They
+// are computed right in any case.
+std::string WhyBF16IsNoFaster();
+
+// Matrix products of a library and Highway kernels on `threads` threads; f32, with activations in
+// f32 or bf16.
 std::unique_ptr<Backend> MakeCpuBackend(int threads);
 
 }  // namespace sandglass

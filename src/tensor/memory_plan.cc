@@ -22,11 +22,12 @@ void MemoryPlan::Book(View& view, int64_t rows, int64_t cols, DType dtype, Lifet
   SANDGLASS_CHECK(rows >= 0 && cols >= 0, "a buffer of negative size");
   view = {nullptr, dtype, rows, cols, cols};
   const int64_t bytes = RoundUp(rows * cols * SizeOf(dtype), kAlignmentBytes);
-  int64_t& cursor = lifetime == Lifetime::kSaved   ? saved_bytes_
+  int64_t& cursor = lifetime == Lifetime::kSaved   ? saved_cursor_
                     : lifetime == Lifetime::kState ? state_bytes_
                                                    : scratch_cursor_;
   bookings_.push_back({&view, lifetime, cursor});
   cursor += bytes;
+  saved_peak_ = std::max(saved_peak_, saved_cursor_);
   scratch_peak_ = std::max(scratch_peak_, scratch_cursor_);
 }
 
@@ -50,7 +51,7 @@ void AlignedBytes::Free::operator()(std::byte* data) const { std::free(data); }
 Arena::Arena(MemoryPlan& plan) : bytes_(plan.total_bytes()) {
   std::byte* const state = bytes_.data();
   std::byte* const saved = state + plan.state_bytes_;
-  std::byte* const scratch = saved + plan.saved_bytes_;
+  std::byte* const scratch = saved + plan.saved_peak_;
   for (const MemoryPlan::Booking& booking : plan.bookings_) {
     std::byte* const base = booking.lifetime == Lifetime::kSaved   ? saved
                             : booking.lifetime == Lifetime::kState ? state

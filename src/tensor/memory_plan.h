@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,16 @@ class MemoryPlan {
 
   // Scratch booked from here on may reuse the scratch bytes booked before.
   void BeginScratchScope() { scratch_cursor_ = 0; }
+  // What is saved from here on may reuse the bytes saved since the first call.
+  void BeginSavedScope() {
+    if (!saved_base_) saved_base_ = saved_cursor_;
+    saved_cursor_ = *saved_base_;
+  }
 
-  int64_t saved_bytes() const { return saved_bytes_; }
+  int64_t saved_bytes() const { return saved_peak_; }
   int64_t scratch_bytes() const { return scratch_peak_; }
   int64_t state_bytes() const { return state_bytes_; }
-  int64_t total_bytes() const { return saved_bytes_ + scratch_peak_ + state_bytes_; }
+  int64_t total_bytes() const { return saved_peak_ + scratch_peak_ + state_bytes_; }
 
  private:
   friend class Arena;
@@ -39,7 +45,9 @@ class MemoryPlan {
     int64_t offset;
   };
   std::vector<Booking> bookings_;
-  int64_t saved_bytes_ = 0;
+  std::optional<int64_t> saved_base_;
+  int64_t saved_cursor_ = 0;
+  int64_t saved_peak_ = 0;
   int64_t state_bytes_ = 0;
   int64_t scratch_cursor_ = 0;
   int64_t scratch_peak_ = 0;

@@ -44,19 +44,22 @@ int64_t ParamTable::elements(ParamRole role) const {
   return sum;
 }
 
-void ParamTable::Grant(DType dtype, bool with_gradients) {
+void ParamTable::Grant(DType dtype, bool with_gradients, DType operand_dtype) {
+  SANDGLASS_CHECK(operand_dtype == dtype || operand_dtype == DType::kBF16, "operand type");
   dtype_ = dtype;
   values_ = AlignedBytes(slab_elements_ * SizeOf(dtype));
   if (with_gradients) grads_ = AlignedBytes(slab_elements_ * SizeOf(dtype));
+  if (operand_dtype != dtype) operands_ = AlignedBytes(slab_elements_ * SizeOf(operand_dtype));
   for (const ParamSpec& spec : specs_) {
     spec.param->value = Slice(values(), spec);
     if (with_gradients) spec.param->grad = Slice(grads(), spec);
+    spec.param->operand = operand_dtype == dtype ? spec.param->value : Slice(operands(), spec);
   }
 }
 
-View ParamTable::Slab(const AlignedBytes& bytes) const {
+View ParamTable::Slab(const AlignedBytes& bytes, DType dtype) const {
   if (bytes.data() == nullptr) return {};
-  return {bytes.data(), dtype_, 1, slab_elements_, slab_elements_};
+  return {bytes.data(), dtype, 1, slab_elements_, slab_elements_};
 }
 
 View ParamTable::Slice(View slab, const ParamSpec& spec) const {

@@ -22,10 +22,11 @@ struct ParamInit {
   double std = 0.0;  // for kNormal
 };
 
-// One parameter as the model sees it: views into the value and gradient slabs.
+// One parameter as the model sees it: views into the slabs.
 struct Param {
   View value;
-  View grad;  // empty without gradients
+  View grad;     // empty without gradients
+  View operand;  // the value as matrix products read it: `value` itself, or rounded to bf16
 };
 
 // One parameter as everything else sees it.
@@ -64,11 +65,16 @@ class ParamTable {
   // Elements of one slab: parameters and the padding that aligns them.
   int64_t slab_elements() const { return slab_elements_; }
 
-  // Allocates the value slab (and the gradient slab) and fills in the declared Params.
-  void Grant(DType dtype, bool with_gradients);
+  // Allocates the value slab (and the gradient slab, and where matrix products read another type
+  // than `dtype` a slab of operands) and fills in the declared Params.
+  void Grant(DType dtype, bool with_gradients) { Grant(dtype, with_gradients, dtype); }
+  void Grant(DType dtype, bool with_gradients, DType operand_dtype);
   DType dtype() const { return dtype_; }
-  View values() const { return Slab(values_); }  // [1, slab_elements]
-  View grads() const { return Slab(grads_); }
+  View values() const { return Slab(values_, dtype_); }  // [1, slab_elements]
+  View grads() const { return Slab(grads_, dtype_); }
+  // Rounded copies of the values, for whoever changes values to bring up to date; empty where
+  // matrix products read the values themselves.
+  View operands() const { return Slab(operands_, DType::kBF16); }
   // The part of a slab that holds a parameter, as [rows, cols].
   View Slice(View slab, const ParamSpec& spec) const;
 
@@ -77,13 +83,14 @@ class ParamTable {
   void Initialize(uint64_t seed);
 
  private:
-  View Slab(const AlignedBytes& bytes) const;
+  View Slab(const AlignedBytes& bytes, DType dtype) const;
 
   std::vector<ParamSpec> specs_;
   int64_t slab_elements_ = 0;
   DType dtype_ = DType::kF32;
   AlignedBytes values_;
   AlignedBytes grads_;
+  AlignedBytes operands_;
 };
 
 }  // namespace sandglass

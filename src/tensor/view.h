@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "tensor/bf16.h"
 
 namespace sandglass {
 
@@ -24,6 +25,10 @@ constexpr DType DTypeOf<float>() {
 template <>
 constexpr DType DTypeOf<double>() {
   return DType::kF64;
+}
+template <>
+constexpr DType DTypeOf<BF16>() {
+  return DType::kBF16;
 }
 
 // `Byte` is std::byte or const std::byte.

@@ -21,6 +21,21 @@ void Require(bool condition, const char* key, const std::string& value, const ch
 
 }  // namespace
 
+Precision Resolve(Precision precision, const std::function<void(std::string_view)>& note) {
+  const std::string obstacle = WhyBF16IsNoFaster();
+  if (precision == Precision::kBF16 && !obstacle.empty()) {
+    note("precision: bf16 as asked for, but no faster than f32 here: " + obstacle);
+  }
+  if (precision != Precision::kAuto) return precision;
+  note(obstacle.empty() ? "precision: bf16" : "precision: f32, because " + obstacle);
+  return obstacle.empty() ? Precision::kBF16 : Precision::kF32;
+}
+
+DType ActivationType(Precision precision) {
+  SANDGLASS_CHECK(precision != Precision::kAuto, "resolve the precision first");
+  return precision == Precision::kBF16 ? DType::kBF16 : DType::kF32;
+}
+
 double& PerRole::operator[](ParamRole role) {
   switch (role) {
     case ParamRole::kAttention:

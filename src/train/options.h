@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -179,6 +181,21 @@ struct SpikeOptions {
   }
 };
 
+// Type of activations and of the factors of matrix products. Weights, moments, gradients, the
+// residual stream and all sums are f32 in any case.
+enum class Precision { kAuto, kF32, kBF16 };
+template <>
+struct EnumNames<Precision> {
+  static constexpr std::array<std::pair<Precision, const char*>, 3> kNames{
+      {{Precision::kAuto, "auto"}, {Precision::kF32, "f32"}, {Precision::kBF16, "bf16"}}};
+};
+
+// kAuto becomes kBF16 where this machine is faster at it and kF32 elsewhere; `note` is told what
+// was chosen and why, also where kBF16 was asked for in vain.
+Precision Resolve(Precision precision, const std::function<void(std::string_view)>& note);
+// Of a resolved precision.
+DType ActivationType(Precision precision);
+
 struct TrainOptions {
   int64_t tokens = 0;
   double tokens_per_parameter = 0.0;
@@ -189,6 +206,7 @@ struct TrainOptions {
   int64_t batch_warmup_steps = 0;
   int micro_batch = 0;
   int length = 256;
+  Precision precision = Precision::kF32;
   uint64_t seed = 1;
   int64_t eval_every = 0;
   int64_t eval_tokens = 0;
@@ -219,6 +237,8 @@ struct TrainOptions {
           "steps over which the batch grows from batch_start to batch");
     field("micro_batch", self.micro_batch, "sequences at a time, the rest is accumulated; 0: all");
     field("length", self.length, "tokens per sequence");
+    field("precision", self.precision,
+          "activations and factors of products: f32, bf16, or auto (bf16 where it is faster)");
     field("seed", self.seed, "of the initial weights and of the data order");
     field("eval_every", self.eval_every, "steps between validations; 0: a tenth of the run");
     field("eval_tokens", self.eval_tokens, "validation tokens used while training; 0: all");
@@ -270,9 +290,9 @@ struct SystemOptions {
   static void VisitFields(Self& self, Visitor&& field) {
     field("backend", self.backend, "cpu, or reference (slow, for checking)");
     field("threads", self.threads, "0: as many CPUs as this process may use");
-    field(
-        "recompute", self.recompute,
-        "what the backward pass computes again to save memory: nothing or cheap (elementwise) ops");
+    field("recompute", self.recompute,
+          "what the backward pass computes again to save memory: nothing, cheap (elementwise) ops "
+          "or every layer");
     field("background_saves", self.background_saves,
           "write checkpoints while training goes on, if there is memory for a copy");
   }

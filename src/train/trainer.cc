@@ -36,8 +36,10 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The vocabulary comes from the data unless the run file gives a larger one.
-RunConfig Resolve(RunConfig config, const DataSet& data) {
+// The vocabulary comes from the data unless the run file gives a larger one; an automatic precision
+// becomes what it is on this machine, so that the run goes on in it anywhere.
+RunConfig Resolve(RunConfig config, const DataSet& data, const TrainCallbacks& callbacks) {
+  config.train.precision = Resolve(config.train.precision, callbacks.note);
   int& vocabulary = config.model.config.vocabulary;
   if (vocabulary == 0) vocabulary = static_cast<int>(data.vocabulary);
   config.Validate();
@@ -50,11 +52,11 @@ RunConfig Resolve(RunConfig config, const DataSet& data) {
   return config;
 }
 
-RunInfo DescribeRun(const DataSet& data, const Backend& backend) {
+RunInfo DescribeRun(const DataSet& data, const Backend& backend, Precision precision) {
   return {.version = SANDGLASS_VERSION,
           .started = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(std::time(nullptr))),
           .cpu = CpuModelName(),
-          .backend = backend.Description(),
+          .backend = fmt::format("{}, {}", backend.Description(), EnumName(precision)),
           .tokenizer_hash = data.tokenizer_hash(),
           .train_hash = data.train_hash(),
           .validation_hash = data.validation_hash(),
@@ -173,7 +175,8 @@ Trainer::Trainer(const RunConfig& config, DataSet data, std::unique_ptr<Backend>
       model_(config.model.config, {.purpose = Purpose::kTrain,
                                    .batch = config.train.effective_micro_batch(),
                                    .length = config.train.length,
-                                   .recompute = config.system.recompute}),
+                                   .recompute = config.system.recompute,
+                                   .activations = ActivationType(config.train.precision)}),
       spikes_(config.train.spikes),
       samples_(data_.train, config.train.length, config.train.seed),
       validation_(data_.validation, config.train.length),
@@ -475,9 +478,9 @@ RunResult Trainer::Result(const Validation& validation) {
 std::optional<RunResult> Train(const RunConfig& asked, const std::string& directory,
                                ExistingRun existing, const TrainCallbacks& callbacks) {
   DataSet data = DataSet::Open(asked.data);
-  const RunConfig config = Resolve(asked, data);
+  const RunConfig config = Resolve(asked, data, callbacks);
   std::unique_ptr<Backend> ops = config.system.MakeBackend();
-  const RunInfo info = DescribeRun(data, *ops);
+  const RunInfo info = DescribeRun(data, *ops, config.train.precision);
   const bool continues = existing == ExistingRun::kContinue && IsRunDirectory(directory);
   if (continues) {
     CheckSameRun(directory, config, info);

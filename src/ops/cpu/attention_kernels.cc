@@ -4,6 +4,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "ops/cpu/element.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/attention_kernels.cc"
 #include "hwy/foreach_target.h"
@@ -47,9 +49,10 @@ class Carver {
   int64_t taken_ = 0;
 };
 
-// Keys or values of one head, by rows.
+// Keys or values of one head, by rows. T is float or BF16, here and below: the type of activations.
+template <class T>
 struct KeyRows {
-  const float* data;
+  const T* data;
   int64_t stride;
 };
 
@@ -160,18 +163,20 @@ class Head {
                 : spec_.first_keys.data() + int64_t{batch_} * spec_.query_length};
   }
   // `width` is that of a head: E, or 1 in log_sum_exp.
-  template <class Byte>
+  template <class T, class Byte>
   auto Queries(BasicView<Byte> view, int64_t width) const {
-    auto* row = view.template Row<float>(int64_t{batch_} * spec_.query_length);
+    auto* row = view.template Row<T>(int64_t{batch_} * spec_.query_length);
     return QueryRows<std::remove_pointer_t<decltype(row)>>{row + kv_head_ * group_ * width,
                                                            view.stride, group_, width};
   }
-  KeyRows Keys(ConstView view) const {
-    return {view.Row<float>(int64_t{batch_} * spec_.kv_stride) + kv_head_ * spec_.head_width,
+  template <class T>
+  KeyRows<T> Keys(ConstView view) const {
+    return {view.Row<T>(int64_t{batch_} * spec_.kv_stride) + kv_head_ * spec_.head_width,
             view.stride};
   }
-  float* KeyRow(View view, int64_t key) const {
-    return view.Row<float>(int64_t{batch_} * spec_.kv_stride + key) + kv_head_ * spec_.head_width;
+  template <class T>
+  T* KeyRow(View view, int64_t key) const {
+    return view.Row<T>(int64_t{batch_} * spec_.kv_stride + key) + kv_head_ * spec_.head_width;
   }
 
  private:
@@ -296,27 +301,41 @@ void Multiply(Operand<float> c, Operand<const float> a, Operand<const float> b, 
   }
 }
 
+// One number, rounded if need be.
+template <class To, class From>
+HWY_INLINE void CopyOne(To* to, const From* from) {
+  StoreF32(LoadF32(OneTag(), from), OneTag(), to);
+}
+// `count` of them.
+template <class To, class From>
+HWY_INLINE void CopyRow(To* to, const From* from, int64_t count) {
+  ForEachVector(count,
+                [&](auto d, int64_t i) HWY_ATTR { StoreF32(LoadF32(d, from + i), d, to + i); });
+}
+
 #if HWY_TARGET != HWY_SCALAR
 // Four rows of four become four columns of four.
-HWY_INLINE void Transpose4x4(const float* const from[4], float* const to[4]) {
+template <class From, class To>
+HWY_INLINE void Transpose4x4(const From* const from[4], To* const to[4]) {
   const hn::FixedTag<float, 4> d;
-  const auto row0 = hn::LoadU(d, from[0]);
-  const auto row1 = hn::LoadU(d, from[1]);
-  const auto row2 = hn::LoadU(d, from[2]);
-  const auto row3 = hn::LoadU(d, from[3]);
+  const auto row0 = LoadF32(d, from[0]);
+  const auto row1 = LoadF32(d, from[1]);
+  const auto row2 = LoadF32(d, from[2]);
+  const auto row3 = LoadF32(d, from[3]);
   const auto low02 = hn::InterleaveLower(d, row0, row2);
   const auto low13 = hn::InterleaveLower(d, row1, row3);
   const auto high02 = hn::InterleaveUpper(d, row0, row2);
   const auto high13 = hn::InterleaveUpper(d, row1, row3);
-  hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to[0]);
-  hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to[1]);
-  hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to[2]);
-  hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to[3]);
+  StoreF32(hn::InterleaveLower(d, low02, low13), d, to[0]);
+  StoreF32(hn::InterleaveUpper(d, low02, low13), d, to[1]);
+  StoreF32(hn::InterleaveLower(d, high02, high13), d, to[2]);
+  StoreF32(hn::InterleaveUpper(d, high02, high13), d, to[3]);
 }
 #else
-HWY_INLINE void Transpose4x4(const float* const from[4], float* const to[4]) {
+template <class From, class To>
+HWY_INLINE void Transpose4x4(const From* const from[4], To* const to[4]) {
   for (int i = 0; i < 4; ++i) {
-    for (int j = 0; j < 4; ++j) to[j][i] = from[i][j];
+    for (int j = 0; j < 4; ++j) CopyOne(to[j] + i, from[i] + j);
   }
 }
 #endif
@@ -334,23 +353,24 @@ HWY_INLINE void ScaleTile(float* tile, int64_t count, int64_t lanes, const float
 }
 
 // tile [E, lanes] = rows of the block, transposed; lanes past its end are 0.
-void LoadTransposed(float* tile, const QueryRows<const float>& source, const RowBlock& block) {
+template <class T>
+void LoadTransposed(float* tile, const QueryRows<const T>& source, const RowBlock& block) {
   const int64_t whole_rows = block.rows / 4 * 4;
   const int64_t whole_width = source.width / 4 * 4;
   for (int64_t lane = 0; lane < whole_rows; lane += 4) {
-    const float* rows[4];
+    const T* rows[4];
     for (int i = 0; i < 4; ++i) rows[i] = source.Row(block.begin + lane + i);
     for (int64_t e = 0; e < whole_width; e += 4) {
-      const float* const from[4] = {rows[0] + e, rows[1] + e, rows[2] + e, rows[3] + e};
+      const T* const from[4] = {rows[0] + e, rows[1] + e, rows[2] + e, rows[3] + e};
       float* const to = tile + e * kLaneStride + lane;
       float* const columns[4] = {to, to + kLaneStride, to + 2 * kLaneStride, to + 3 * kLaneStride};
       Transpose4x4(from, columns);
     }
   }
   for (int64_t lane = 0; lane < block.rows; ++lane) {
-    const float* const row = source.Row(block.begin + lane);
+    const T* const row = source.Row(block.begin + lane);
     for (int64_t e = lane < whole_rows ? whole_width : 0; e < source.width; ++e) {
-      tile[e * kLaneStride + lane] = row[e];
+      CopyOne(tile + e * kLaneStride + lane, row + e);
     }
   }
   const int64_t lanes = RoundUp(block.rows, kLanes);
@@ -360,33 +380,35 @@ void LoadTransposed(float* tile, const QueryRows<const float>& source, const Row
 }
 
 // Rows of the block = tile [E, lanes], transposed.
-void StoreTransposed(const QueryRows<float>& target, const float* tile, const RowBlock& block) {
+template <class T>
+void StoreTransposed(const QueryRows<T>& target, const float* tile, const RowBlock& block) {
   const int64_t whole_rows = block.rows / 4 * 4;
   const int64_t whole_width = target.width / 4 * 4;
   for (int64_t lane = 0; lane < whole_rows; lane += 4) {
-    float* rows[4];
+    T* rows[4];
     for (int i = 0; i < 4; ++i) rows[i] = target.Row(block.begin + lane + i);
     for (int64_t e = 0; e < whole_width; e += 4) {
       const float* const from = tile + e * kLaneStride + lane;
       const float* const columns[4] = {from, from + kLaneStride, from + 2 * kLaneStride,
                                        from + 3 * kLaneStride};
-      float* const to[4] = {rows[0] + e, rows[1] + e, rows[2] + e, rows[3] + e};
+      T* const to[4] = {rows[0] + e, rows[1] + e, rows[2] + e, rows[3] + e};
       Transpose4x4(columns, to);
     }
   }
   for (int64_t lane = 0; lane < block.rows; ++lane) {
-    float* const row = target.Row(block.begin + lane);
+    T* const row = target.Row(block.begin + lane);
     for (int64_t e = lane < whole_rows ? whole_width : 0; e < target.width; ++e) {
-      row[e] = tile[e * kLaneStride + lane];
+      CopyOne(row + e, tile + e * kLaneStride + lane);
     }
   }
 }
 
 // Copies keys [begin, end) of a head to `packed` [end - begin, E]: rows of a wide buffer lie on few
 // sets of the cache and would push each other out.
-void PackKeys(float* packed, const KeyRows& source, int64_t begin, int64_t end, int64_t width) {
+template <class T>
+void PackKeys(float* packed, const KeyRows<T>& source, int64_t begin, int64_t end, int64_t width) {
   for (int64_t key = begin; key < end; ++key) {
-    std::copy_n(source.data + key * source.stride, width, packed + (key - begin) * width);
+    CopyRow(packed + (key - begin) * width, source.data + key * source.stride, width);
   }
 }
 
@@ -467,15 +489,16 @@ void UpdateSoftmax(const ForwardTiles& tiles, const Panel& panel, int64_t keys, 
   }
 }
 
-void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v,
-               const AttentionSpec& spec, const AttentionSlice& slice, float* workspace) {
+template <class T>
+void AttentionOf(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v,
+                 const AttentionSpec& spec, const AttentionSlice& slice, float* workspace) {
   Carver carver(workspace);
   const ForwardTiles tiles(carver, spec);
   const Head head(spec, slice.batch, slice.kv_head);
   const int64_t width = spec.head_width;
   const int64_t blocks = AttentionRowBlocks(spec);
-  const KeyRows keys = head.Keys(k);
-  const KeyRows values = head.Keys(v);
+  const KeyRows<T> keys = head.Keys<T>(k);
+  const KeyRows<T> values = head.Keys<T>(v);
   // Keys and values are packed when a block of rows first needs them, and kept if another follows.
   const bool keep = slice.first + slice.stride < blocks;
   int64_t packed = 0;
@@ -483,7 +506,7 @@ void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v
   for (int64_t index = slice.first; index < blocks; index += slice.stride) {
     const RowBlock block = head.Block(index);
     const int64_t lanes = RoundUp(block.rows, kLanes);
-    LoadTransposed(tiles.q, head.Queries(q, width), block);
+    LoadTransposed(tiles.q, head.Queries<T>(q, width), block);
     std::fill_n(factors, lanes, static_cast<float>(spec.scale));
     ScaleTile(tiles.q, width, lanes, factors);
     std::fill_n(tiles.out, width * kLaneStride, 0.0f);
@@ -520,12 +543,19 @@ void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v
     }
     for (int64_t lane = 0; lane < lanes; ++lane) factors[lane] = 1.0f / tiles.sum[lane];
     ScaleTile(tiles.out, width, lanes, factors);
-    StoreTransposed(head.Queries(out, width), tiles.out, block);
-    const QueryRows<float> lse_rows = head.Queries(log_sum_exp, 1);
+    StoreTransposed(head.Queries<T>(out, width), tiles.out, block);
+    const QueryRows<float> lse_rows = head.Queries<float>(log_sum_exp, 1);
     for (int64_t lane = 0; lane < block.rows; ++lane) {
       *lse_rows.Row(block.begin + lane) = tiles.largest[lane] + std::log(tiles.sum[lane]);
     }
   }
+}
+
+void Attention(View out, View log_sum_exp, ConstView q, ConstView k, ConstView v,
+               const AttentionSpec& spec, const AttentionSlice& slice, float* workspace) {
+  WithElement(q.dtype, [&](auto type) {
+    AttentionOf<decltype(type)>(out, log_sum_exp, q, k, v, spec, slice, workspace);
+  });
 }
 
 // From scores and dP to P = e^(score - log_sum_exp) and dS = P (dP - delta).
@@ -547,14 +577,15 @@ void ScoreGradients(const BackwardTiles& tiles, const Panel& panel, const KeyRan
 
 // The block's queries and output gradients, both by rows and transposed, and what the softmax
 // gradient needs of each row.
+template <class T>
 void LoadBackwardBlock(const BackwardTiles& tiles, const Head& head, const AttentionSaved& saved,
                        const AttentionSpec& spec, const RowBlock& block) {
   const int64_t width = spec.head_width;
   const int64_t lanes = RoundUp(block.rows, kLanes);
-  const auto q = head.Queries(saved.q, width);
-  const auto dout = head.Queries(saved.dout, width);
-  const auto out = head.Queries(saved.out, width);
-  const auto log_sum_exp = head.Queries(saved.log_sum_exp, 1);
+  const auto q = head.Queries<T>(saved.q, width);
+  const auto dout = head.Queries<T>(saved.dout, width);
+  const auto out = head.Queries<T>(saved.out, width);
+  const auto log_sum_exp = head.Queries<float>(saved.log_sum_exp, 1);
   alignas(64) float factors[kRowBlock];
   std::fill_n(factors, lanes, static_cast<float>(spec.scale));
   LoadTransposed(tiles.q, q, block);
@@ -562,17 +593,17 @@ void LoadBackwardBlock(const BackwardTiles& tiles, const Head& head, const Atten
   LoadTransposed(tiles.dout, dout, block);
   const float scale = static_cast<float>(spec.scale);
   for (int64_t lane = 0; lane < block.rows; ++lane) {
-    const float* const q_row = q.Row(block.begin + lane);
-    const float* const dout_row = dout.Row(block.begin + lane);
-    const float* const out_row = out.Row(block.begin + lane);
+    const T* const q_row = q.Row(block.begin + lane);
+    const T* const dout_row = dout.Row(block.begin + lane);
+    const T* const out_row = out.Row(block.begin + lane);
     float* const q_to = tiles.q_rows + lane * tiles.padded_width;
     float* const dout_to = tiles.dout_rows + lane * tiles.padded_width;
     ForEachVector(width, [&](auto d, int64_t e) HWY_ATTR {
-      hn::StoreU(hn::Mul(hn::LoadU(d, q_row + e), hn::Set(d, scale)), d, q_to + e);
-      hn::StoreU(hn::LoadU(d, dout_row + e), d, dout_to + e);
+      hn::StoreU(hn::Mul(LoadF32(d, q_row + e), hn::Set(d, scale)), d, q_to + e);
+      hn::StoreU(LoadF32(d, dout_row + e), d, dout_to + e);
     });
     tiles.delta[lane] = BlockSum(0, width, [&](auto d, int64_t e) HWY_ATTR {
-      return hn::Mul(hn::LoadU(d, dout_row + e), hn::LoadU(d, out_row + e));
+      return hn::Mul(LoadF32(d, dout_row + e), LoadF32(d, out_row + e));
     });
     std::fill(q_to + width, q_to + tiles.padded_width, 0.0f);
     std::fill(dout_to + width, dout_to + tiles.padded_width, 0.0f);
@@ -583,16 +614,17 @@ void LoadBackwardBlock(const BackwardTiles& tiles, const Head& head, const Atten
   std::fill(tiles.log_sum_exp + block.rows, tiles.log_sum_exp + lanes, HUGE_VALF);
 }
 
-void AttentionBackward(const AttentionGradients& gradients, const AttentionSaved& saved,
-                       const AttentionSpec& spec, int batch, int kv_head, float* workspace) {
+template <class T>
+void AttentionBackwardOf(const AttentionGradients& gradients, const AttentionSaved& saved,
+                         const AttentionSpec& spec, int batch, int kv_head, float* workspace) {
   Carver carver(workspace);
   const BackwardTiles tiles(carver, spec);
   const Head head(spec, batch, kv_head);
   const int64_t width = spec.head_width;
   const int64_t padded = tiles.padded_width;
   const int64_t width_lanes = RoundUp(width, kLanes);
-  PackKeys(tiles.k, head.Keys(saved.k), 0, spec.kv_length, width);
-  PackKeys(tiles.v, head.Keys(saved.v), 0, spec.kv_length, width);
+  PackKeys(tiles.k, head.Keys<T>(saved.k), 0, spec.kv_length, width);
+  PackKeys(tiles.v, head.Keys<T>(saved.v), 0, spec.kv_length, width);
   std::fill_n(tiles.dk, spec.kv_length * padded, 0.0f);
   std::fill_n(tiles.dv, spec.kv_length * padded, 0.0f);
   alignas(64) float factors[kRowBlock];
@@ -600,7 +632,7 @@ void AttentionBackward(const AttentionGradients& gradients, const AttentionSaved
   for (int64_t index = 0; index < AttentionRowBlocks(spec); ++index) {
     const RowBlock block = head.Block(index);
     const int64_t lanes = RoundUp(block.rows, kLanes);
-    LoadBackwardBlock(tiles, head, saved, spec, block);
+    LoadBackwardBlock<T>(tiles, head, saved, spec, block);
     std::fill_n(tiles.dq, width * kLaneStride, 0.0f);
     const int64_t limit = block.Position(kRowBlock) + 1;
     const int64_t start = block.FirstKey(0) / kKeyBlock * kKeyBlock;
@@ -652,12 +684,19 @@ void AttentionBackward(const AttentionGradients& gradients, const AttentionSaved
       }
     }
     ScaleTile(tiles.dq, width, lanes, factors);
-    StoreTransposed(head.Queries(gradients.dq, width), tiles.dq, block);
+    StoreTransposed(head.Queries<T>(gradients.dq, width), tiles.dq, block);
   }
   for (int64_t key = 0; key < spec.kv_length; ++key) {
-    std::copy_n(tiles.dk + key * padded, width, head.KeyRow(gradients.dk, key));
-    std::copy_n(tiles.dv + key * padded, width, head.KeyRow(gradients.dv, key));
+    CopyRow(head.KeyRow<T>(gradients.dk, key), tiles.dk + key * padded, width);
+    CopyRow(head.KeyRow<T>(gradients.dv, key), tiles.dv + key * padded, width);
   }
+}
+
+void AttentionBackward(const AttentionGradients& gradients, const AttentionSaved& saved,
+                       const AttentionSpec& spec, int batch, int kv_head, float* workspace) {
+  WithElement(saved.q.dtype, [&](auto type) {
+    AttentionBackwardOf<decltype(type)>(gradients, saved, spec, batch, kv_head, workspace);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -62,18 +62,18 @@ bool SameShape(ConstView a, ConstView b) { return a.rows == b.rows && a.cols == 
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads) : team_(threads), workspaces_(threads) {}
+  explicit CpuBackend(int threads) : team_(threads), gemm_(threads), workspaces_(threads) {}
 
   std::string Name() const override { return "cpu"; }
   std::string Description() const override {
     const int threads = team_.threads();
-    return std::string("cpu: ") + cpu::TargetName() + ", " + cpu::GemmLibrary() + ", " +
-           std::to_string(threads) + (threads == 1 ? " thread" : " threads") + ", f32";
+    return std::string("cpu: ") + cpu::TargetName() + ", " + cpu::GemmLibraryName() + ", " +
+           std::to_string(threads) + (threads == 1 ? " thread" : " threads");
   }
   DType dtype() const override { return DType::kF32; }
 
   void Matmul(View c, ConstView a, ConstView b, const MatmulSpec& spec) override {
-    cpu::Gemm(c, a, b, spec, team_.threads());
+    gemm_.Multiply(c, a, b, spec);
   }
 
   void Embed(View x, ConstView table, std::span<const int32_t> ids) override {
@@ -104,12 +104,12 @@ class CpuBackend final : public Backend {
       y = Flat(y);
       x = Flat(x);
       team_.Ranges(ColumnSplit(x), [&](int, int64_t begin, int64_t end) {
-        std::copy(x.Row<float>() + begin, x.Row<float>() + end, y.Row<float>() + begin);
+        cpu::Copy(y.Columns(begin, end - begin), x.Columns(begin, end - begin));
       });
       return;
     }
     team_.Ranges(RowSplit(x), [&](int, int64_t begin, int64_t end) {
-      for (int64_t m = begin; m < end; ++m) std::copy_n(x.Row<float>(m), x.cols, y.Row<float>(m));
+      cpu::Copy(y.Rows(begin, end - begin), x.Rows(begin, end - begin));
     });
   }
 
@@ -228,12 +228,13 @@ class CpuBackend final : public Backend {
     });
   }
 
-  LossSums CrossEntropyBackward(View logits, std::span<const int32_t> targets,
+  LossSums CrossEntropyBackward(View dlogits, View logits, std::span<const int32_t> targets,
                                 const CrossEntropySpec& spec) override {
     CheckTargets(logits, targets, spec);
+    SANDGLASS_CHECK(SameShape(dlogits, logits), "logits gradient sizes");
     return SumOverRows(logits, [&](int64_t begin, int64_t rows) {
-      return cpu::CrossEntropyBackward(logits.Rows(begin, rows), targets.subspan(begin, rows),
-                                       spec);
+      return cpu::CrossEntropyBackward(dlogits.Rows(begin, rows), logits.Rows(begin, rows),
+                                       targets.subspan(begin, rows), spec);
     });
   }
 
@@ -373,6 +374,7 @@ class CpuBackend final : public Backend {
   float* Workspace(int thread) { return reinterpret_cast<float*>(workspaces_[thread].data()); }
 
   cpu::Team team_;
+  cpu::Gemm gemm_;
   std::vector<AlignedBytes> workspaces_;
   AlignedBytes partial_gains_;
   std::vector<LossSums> partial_losses_;
@@ -380,6 +382,8 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
+
+std::string WhyBF16IsNoFaster() { return cpu::WhyNoBF16(); }
 
 std::unique_ptr<Backend> MakeCpuBackend(int threads) {
   SANDGLASS_CHECK(threads >= 1, "a backend needs a thread");

@@ -1,58 +1,82 @@
 #include "ops/cpu/gemm.h"
 
-#include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
-
 #include <algorithm>
+#include <array>
+
+#include "ops/cpu/row_kernels.h"
+#include "ops/cpu/team.h"
+#include "tensor/memory_plan.h"
 
 namespace sandglass::cpu {
-namespace {
 
-// oneDNN takes the number of threads from OpenMP's setting for the calling thread.
-class OmpThreads {
+// Room for the three matrices of a converted product; grows to the largest seen.
+class Gemm::Workspace {
  public:
-  explicit OmpThreads(int threads) : before_(omp_get_max_threads()) {
-    omp_set_num_threads(threads);
+  explicit Workspace(int threads) : team_(threads) {}
+
+  // An uninitialised f32 matrix of the view's shape in slot 0, 1 or 2.
+  View Like(int slot, ConstView view) {
+    AlignedBytes& bytes = slots_[slot];
+    const int64_t size = view.elements() * SizeOf(DType::kF32);
+    if (bytes.size_bytes() < size) bytes = AlignedBytes(size);
+    return {bytes.data(), DType::kF32, view.rows, view.cols, view.cols};
   }
-  ~OmpThreads() { omp_set_num_threads(before_); }
-  OmpThreads(const OmpThreads&) = delete;
-  OmpThreads& operator=(const OmpThreads&) = delete;
+  View Converted(int slot, ConstView view) {
+    const View converted = Like(slot, view);
+    CopyAll(converted, view);
+    return converted;
+  }
+  void CopyAll(View y, ConstView x) const {
+    team_.Ranges({.count = x.rows}, [&](int, int64_t begin, int64_t end) {
+      Copy(y.Rows(begin, end - begin), x.Rows(begin, end - begin));
+    });
+  }
 
  private:
-  int before_;
+  Team team_;
+  std::array<AlignedBytes, 3> slots_;
 };
 
-char Letter(Transpose transpose) { return transpose == Transpose::kYes ? 'T' : 'N'; }
+Gemm::Gemm(int threads)
+    : library_(MakeGemmLibrary(threads)),
+      has_bf16_(WhyNoBF16().empty()),
+      workspace_(std::make_unique<Workspace>(threads)) {}
 
-// The library wants a row to be at least one element long.
-int64_t LeadingDimension(const auto& view) { return std::max<int64_t>(1, view.stride); }
+Gemm::~Gemm() = default;
 
-}  // namespace
-
-std::string GemmLibrary() {
-  const dnnl_version_t& version = *dnnl_version();
-  return "oneDNN " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
-         std::to_string(version.patch);
-}
-
-void Gemm(View c, ConstView a, ConstView b, const MatmulSpec& spec, int threads) {
+void Gemm::Multiply(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
   const int64_t inner = spec.a == Transpose::kYes ? a.rows : a.cols;
   SANDGLASS_CHECK(c.rows == (spec.a == Transpose::kYes ? a.cols : a.rows), "matmul rows");
   SANDGLASS_CHECK(c.cols == (spec.b == Transpose::kYes ? b.rows : b.cols), "matmul columns");
   SANDGLASS_CHECK(inner == (spec.b == Transpose::kYes ? b.cols : b.rows), "matmul inner size");
+  SANDGLASS_CHECK(a.dtype == b.dtype, "factors of one type");
   if (c.elements() == 0) return;
   if (inner == 0) {
-    if (spec.into == Into::kOverwrite) {
-      for (int64_t row = 0; row < c.rows; ++row) std::fill_n(c.Row<float>(row), c.cols, 0.0f);
+    if (spec.into == Into::kAccumulate) return;
+    for (int64_t row = 0; row < c.rows; ++row) {
+      std::fill_n(c.data + row * c.stride * SizeOf(c.dtype), c.cols * SizeOf(c.dtype),
+                  std::byte{0});
     }
     return;
   }
-  const OmpThreads scope(threads);
-  const dnnl_status_t status =
-      dnnl_sgemm(Letter(spec.a), Letter(spec.b), c.rows, c.cols, inner, 1.0f, a.Row<float>(),
-                 LeadingDimension(a), b.Row<float>(), LeadingDimension(b),
-                 spec.into == Into::kAccumulate ? 1.0f : 0.0f, c.Row<float>(), LeadingDimension(c));
-  SANDGLASS_CHECK(status == dnnl_success, "dnnl_sgemm failed");
+  if (a.dtype == DType::kF32 && c.dtype == DType::kF32) {
+    library_->MultiplyF32(c, a, b, spec);
+  } else if (a.dtype == DType::kBF16 && has_bf16_) {
+    library_->MultiplyBF16(c, a, b, spec);
+  } else {
+    MultiplyConverted(c, a, b, spec);
+  }
+}
+
+void Gemm::MultiplyConverted(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
+  const auto f32 = [&](int slot, ConstView view) {
+    return view.dtype == DType::kF32 ? view : workspace_->Converted(slot, view);
+  };
+  if (c.dtype == DType::kF32) return library_->MultiplyF32(c, f32(0, a), f32(1, b), spec);
+  const View sum =
+      spec.into == Into::kAccumulate ? workspace_->Converted(2, c) : workspace_->Like(2, c);
+  library_->MultiplyF32(sum, f32(0, a), f32(1, b), spec);
+  workspace_->CopyAll(c, sum);
 }
 
 }  // namespace sandglass::cpu

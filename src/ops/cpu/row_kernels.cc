@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/cpu/element.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/row_kernels.cc"
 #include "hwy/foreach_target.h"
@@ -25,11 +27,27 @@ void Add(View y, ConstView x) {
   }
 }
 
+template <class To, class From>
+void CopyRows(View y, ConstView x) {
+  for (int64_t m = 0; m < x.rows; ++m) {
+    To* const to = y.Row<To>(m);
+    const From* const from = x.Row<From>(m);
+    ForEachVector(x.cols,
+                  [&](auto d, int64_t i) HWY_ATTR { StoreF32(LoadF32(d, from + i), d, to + i); });
+  }
+}
+
+void Copy(View y, ConstView x) {
+  WithElement(y.dtype, [&](auto to) {
+    WithElement(x.dtype, [&](auto from) { CopyRows<decltype(to), decltype(from)>(y, x); });
+  });
+}
+
 // Adds to or replaces what stands at `place`.
-template <class D>
-HWY_INLINE void Put(D d, hn::Vec<D> value, Into into, float* place) {
-  if (into == Into::kAccumulate) value = hn::Add(value, hn::LoadU(d, place));
-  hn::StoreU(value, d, place);
+template <class D, class T>
+HWY_INLINE void Put(D d, hn::Vec<D> value, Into into, T* place) {
+  if (into == Into::kAccumulate) value = hn::Add(value, LoadF32(d, place));
+  StoreF32(value, d, place);
 }
 
 // Offset in a gain row of what belongs to segment `group`: a gain as wide as a segment is shared.
@@ -37,45 +55,55 @@ HWY_INLINE int64_t GainOffset(ConstView gain, int64_t group, int64_t width) {
   return gain.cols == width ? 0 : group * width;
 }
 
-void RmsNorm(View y, View inverse_rms, ConstView x, ConstView gain, const RmsNormSpec& spec) {
+template <class Y, class X>
+void RmsNormRows(View y, View inverse_rms, ConstView x, ConstView gain, const RmsNormSpec& spec) {
   const int64_t width = x.cols / spec.groups;
   for (int64_t m = 0; m < x.rows; ++m) {
     for (int64_t group = 0; group < spec.groups; ++group) {
-      const float* const x_row = x.Row<float>(m) + group * width;
+      const X* const x_row = x.Row<X>(m) + group * width;
       const float* const gain_row = gain.Row<float>() + GainOffset(gain, group, width);
-      float* const y_row = y.Row<float>(m) + group * width;
+      Y* const y_row = y.Row<Y>(m) + group * width;
       const double squares = SumOver(width, [&](auto d, int64_t i) HWY_ATTR {
-        const auto value = hn::LoadU(d, x_row + i);
+        const auto value = LoadF32(d, x_row + i);
         return hn::Mul(value, value);
       });
       const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(width) + spec.epsilon);
       inverse_rms.Row<float>(m)[group] = static_cast<float>(inverse);
       const float factor = static_cast<float>(spec.scale * inverse);
       ForEachVector(width, [&](auto d, int64_t i) HWY_ATTR {
-        const auto scaled = hn::Mul(hn::LoadU(d, x_row + i), hn::Set(d, factor));
+        const auto scaled = hn::Mul(LoadF32(d, x_row + i), hn::Set(d, factor));
         Put(d, hn::Mul(scaled, hn::LoadU(d, gain_row + i)), spec.into, y_row + i);
       });
     }
   }
 }
 
+void RmsNorm(View y, View inverse_rms, ConstView x, ConstView gain, const RmsNormSpec& spec) {
+  WithElement(y.dtype, [&](auto to) {
+    WithElement(x.dtype, [&](auto from) {
+      RmsNormRows<decltype(to), decltype(from)>(y, inverse_rms, x, gain, spec);
+    });
+  });
+}
+
 // With r = 1 / rms and y = scale gain x r:
 //   dgain += scale dy x r
 //   dx = scale gain dy r - x (r^3 scale / width) sum(gain dy x)
-void RmsNormBackward(View dx, View dgain, ConstView dy, ConstView x, ConstView inverse_rms,
-                     ConstView gain, const RmsNormSpec& spec) {
+template <class DX, class DY, class X>
+void RmsNormBackwardRows(View dx, View dgain, ConstView dy, ConstView x, ConstView inverse_rms,
+                         ConstView gain, const RmsNormSpec& spec) {
   const int64_t width = x.cols / spec.groups;
   for (int64_t m = 0; m < x.rows; ++m) {
     for (int64_t group = 0; group < spec.groups; ++group) {
-      const float* const x_row = x.Row<float>(m) + group * width;
-      const float* const dy_row = dy.Row<float>(m) + group * width;
+      const X* const x_row = x.Row<X>(m) + group * width;
+      const DY* const dy_row = dy.Row<DY>(m) + group * width;
       const float* const gain_row = gain.Row<float>() + GainOffset(gain, group, width);
       float* const dgain_row = dgain.Row<float>() + GainOffset(gain, group, width);
-      float* const dx_row = dx.Row<float>(m) + group * width;
+      DX* const dx_row = dx.Row<DX>(m) + group * width;
       const double inverse = inverse_rms.Row<float>(m)[group];
       const float factor = static_cast<float>(spec.scale * inverse);
       const double projection = SumOver(width, [&](auto d, int64_t i) HWY_ATTR {
-        const auto product = hn::Mul(hn::LoadU(d, dy_row + i), hn::LoadU(d, x_row + i));
+        const auto product = hn::Mul(LoadF32(d, dy_row + i), LoadF32(d, x_row + i));
         const auto old = hn::LoadU(d, dgain_row + i);
         hn::StoreU(hn::MulAdd(product, hn::Set(d, factor), old), d, dgain_row + i);
         return hn::Mul(product, hn::LoadU(d, gain_row + i));
@@ -83,16 +111,29 @@ void RmsNormBackward(View dx, View dgain, ConstView dy, ConstView x, ConstView i
       const float along_x =
           static_cast<float>(spec.scale * inverse * inverse * inverse * projection / width);
       ForEachVector(width, [&](auto d, int64_t i) HWY_ATTR {
-        const auto dscaled = hn::Mul(hn::LoadU(d, dy_row + i), hn::LoadU(d, gain_row + i));
-        const auto radial = hn::Mul(hn::LoadU(d, x_row + i), hn::Set(d, along_x));
+        const auto dscaled = hn::Mul(LoadF32(d, dy_row + i), hn::LoadU(d, gain_row + i));
+        const auto radial = hn::Mul(LoadF32(d, x_row + i), hn::Set(d, along_x));
         Put(d, hn::MulSub(dscaled, hn::Set(d, factor), radial), spec.into, dx_row + i);
       });
     }
   }
 }
 
-void Rope(View x, ConstView cosines, ConstView sines, std::span<const int32_t> positions,
-          const RopeSpec& spec) {
+void RmsNormBackward(View dx, View dgain, ConstView dy, ConstView x, ConstView inverse_rms,
+                     ConstView gain, const RmsNormSpec& spec) {
+  WithElement(dx.dtype, [&](auto to) {
+    WithElement(dy.dtype, [&](auto gradient) {
+      WithElement(x.dtype, [&](auto from) {
+        RmsNormBackwardRows<decltype(to), decltype(gradient), decltype(from)>(
+            dx, dgain, dy, x, inverse_rms, gain, spec);
+      });
+    });
+  });
+}
+
+template <class X>
+void RopeRows(View x, ConstView cosines, ConstView sines, std::span<const int32_t> positions,
+              const RopeSpec& spec) {
   const int64_t width = x.cols / spec.heads;
   const int64_t half = width / 2;
   const float sign = spec.direction == RopeDirection::kForward ? 1.0f : -1.0f;
@@ -100,54 +141,71 @@ void Rope(View x, ConstView cosines, ConstView sines, std::span<const int32_t> p
     const float* const cosine_row = cosines.Row<float>(positions[m]);
     const float* const sine_row = sines.Row<float>(positions[m]);
     for (int64_t head = 0; head < spec.heads; ++head) {
-      float* const first_half = x.Row<float>(m) + head * width;
-      float* const second_half = first_half + half;
+      X* const first_half = x.Row<X>(m) + head * width;
+      X* const second_half = first_half + half;
       ForEachVector(half, [&](auto d, int64_t i) HWY_ATTR {
         const auto cosine = hn::LoadU(d, cosine_row + i);
         const auto sine = hn::Mul(hn::LoadU(d, sine_row + i), hn::Set(d, sign));
-        const auto first = hn::LoadU(d, first_half + i);
-        const auto second = hn::LoadU(d, second_half + i);
-        hn::StoreU(hn::MulSub(first, cosine, hn::Mul(second, sine)), d, first_half + i);
-        hn::StoreU(hn::MulAdd(second, cosine, hn::Mul(first, sine)), d, second_half + i);
+        const auto first = LoadF32(d, first_half + i);
+        const auto second = LoadF32(d, second_half + i);
+        StoreF32(hn::MulSub(first, cosine, hn::Mul(second, sine)), d, first_half + i);
+        StoreF32(hn::MulAdd(second, cosine, hn::Mul(first, sine)), d, second_half + i);
       });
     }
   }
 }
 
-void SwiGlu(View h, ConstView gate_up) {
+void Rope(View x, ConstView cosines, ConstView sines, std::span<const int32_t> positions,
+          const RopeSpec& spec) {
+  WithElement(x.dtype,
+              [&](auto type) { RopeRows<decltype(type)>(x, cosines, sines, positions, spec); });
+}
+
+template <class T>
+void SwiGluRows(View h, ConstView gate_up) {
   for (int64_t m = 0; m < h.rows; ++m) {
-    const float* const gate_row = gate_up.Row<float>(m);
-    const float* const up_row = gate_row + h.cols;
-    float* const h_row = h.Row<float>(m);
+    const T* const gate_row = gate_up.Row<T>(m);
+    const T* const up_row = gate_row + h.cols;
+    T* const h_row = h.Row<T>(m);
     ForEachVector(h.cols, [&](auto d, int64_t i) HWY_ATTR {
-      const auto gate = hn::LoadU(d, gate_row + i);
+      const auto gate = LoadF32(d, gate_row + i);
       const auto silu = hn::Mul(gate, Sigmoid(d, gate));
-      hn::StoreU(hn::Mul(silu, hn::LoadU(d, up_row + i)), d, h_row + i);
+      StoreF32(hn::Mul(silu, LoadF32(d, up_row + i)), d, h_row + i);
     });
   }
 }
 
+void SwiGlu(View h, ConstView gate_up) {
+  WithElement(h.dtype, [&](auto type) { SwiGluRows<decltype(type)>(h, gate_up); });
+}
+
 // silu'(gate) = sigmoid + silu (1 - sigmoid).
-void SwiGluBackward(View dgate_up, View h, ConstView dh, ConstView gate_up) {
+template <class T>
+void SwiGluBackwardRows(View dgate_up, View h, ConstView dh, ConstView gate_up) {
   for (int64_t m = 0; m < dh.rows; ++m) {
-    const float* const gate_row = gate_up.Row<float>(m);
-    const float* const up_row = gate_row + dh.cols;
-    const float* const dh_row = dh.Row<float>(m);
-    float* const dgate_row = dgate_up.Row<float>(m);
-    float* const dup_row = dgate_row + dh.cols;
-    float* const h_row = h ? h.Row<float>(m) : nullptr;
+    const T* const gate_row = gate_up.Row<T>(m);
+    const T* const up_row = gate_row + dh.cols;
+    const T* const dh_row = dh.Row<T>(m);
+    T* const dgate_row = dgate_up.Row<T>(m);
+    T* const dup_row = dgate_row + dh.cols;
+    T* const h_row = h ? h.Row<T>(m) : nullptr;
     ForEachVector(dh.cols, [&](auto d, int64_t i) HWY_ATTR {
-      const auto gate = hn::LoadU(d, gate_row + i);
-      const auto up = hn::LoadU(d, up_row + i);
-      const auto grad = hn::LoadU(d, dh_row + i);
+      const auto gate = LoadF32(d, gate_row + i);
+      const auto up = LoadF32(d, up_row + i);
+      const auto grad = LoadF32(d, dh_row + i);
       const auto sigmoid = Sigmoid(d, gate);
       const auto silu = hn::Mul(gate, sigmoid);
       const auto slope = hn::Add(sigmoid, hn::NegMulAdd(silu, sigmoid, silu));
-      hn::StoreU(hn::Mul(hn::Mul(grad, up), slope), d, dgate_row + i);
-      hn::StoreU(hn::Mul(grad, silu), d, dup_row + i);
-      if (h_row != nullptr) hn::StoreU(hn::Mul(silu, up), d, h_row + i);
+      StoreF32(hn::Mul(hn::Mul(grad, up), slope), d, dgate_row + i);
+      StoreF32(hn::Mul(grad, silu), d, dup_row + i);
+      if (h_row != nullptr) StoreF32(hn::Mul(silu, up), d, h_row + i);
     });
   }
+}
+
+void SwiGluBackward(View dgate_up, View h, ConstView dh, ConstView gate_up) {
+  WithElement(dh.dtype,
+              [&](auto type) { SwiGluBackwardRows<decltype(type)>(dgate_up, h, dh, gate_up); });
 }
 
 // The loss of a token from softmax = e^(logit - largest) / sum.
@@ -183,13 +241,15 @@ LossSums CrossEntropy(std::span<double> token_loss, ConstView logits,
 
 // The exponentials replace the logits and are then scaled: reading a row again from the cache
 // costs less than a second exponential.
-LossSums CrossEntropyBackward(View logits, std::span<const int32_t> targets,
-                              const CrossEntropySpec& spec) {
+template <class T>
+LossSums CrossEntropyBackwardRows(View dlogits, View logits, std::span<const int32_t> targets,
+                                  const CrossEntropySpec& spec) {
   LossSums sums;
   for (int64_t m = 0; m < logits.rows; ++m) {
     float* const row = logits.Row<float>(m);
+    T* const gradient_row = dlogits.Row<T>(m);
     if (targets[m] == kIgnoredTarget) {
-      std::fill_n(row, logits.cols, 0.0f);
+      std::fill_n(gradient_row, logits.cols, T());
       continue;
     }
     const float target_logit = row[targets[m]];
@@ -203,13 +263,23 @@ LossSums CrossEntropyBackward(View logits, std::span<const int32_t> targets,
     sums += token.sums;
     const double per_logit = 1.0 + 2.0 * spec.z_loss * token.log_sum_exp;
     const float factor = static_cast<float>(spec.grad_scale * per_logit / sum);
+    // The target's gradient is the difference of two numbers that may be close: taken before it is
+    // rounded.
+    const float target_gradient = row[targets[m]] * factor - static_cast<float>(spec.grad_scale);
     ForEachVector(spec.vocabulary, [&](auto d, int64_t i) HWY_ATTR {
-      hn::StoreU(hn::Mul(hn::LoadU(d, row + i), hn::Set(d, factor)), d, row + i);
+      StoreF32(hn::Mul(hn::LoadU(d, row + i), hn::Set(d, factor)), d, gradient_row + i);
     });
-    row[targets[m]] -= static_cast<float>(spec.grad_scale);
-    std::fill_n(row + spec.vocabulary, logits.cols - spec.vocabulary, 0.0f);
+    StoreF32(hn::Set(OneTag(), target_gradient), OneTag(), gradient_row + targets[m]);
+    std::fill_n(gradient_row + spec.vocabulary, logits.cols - spec.vocabulary, T());
   }
   return sums;
+}
+
+LossSums CrossEntropyBackward(View dlogits, View logits, std::span<const int32_t> targets,
+                              const CrossEntropySpec& spec) {
+  return dlogits.dtype == DType::kBF16
+             ? CrossEntropyBackwardRows<BF16>(dlogits, logits, targets, spec)
+             : CrossEntropyBackwardRows<float>(dlogits, logits, targets, spec);
 }
 
 void Blend(View y, ConstView x, const BlendSpec& spec) {
@@ -306,6 +376,7 @@ namespace sandglass::cpu {
 
 HWY_EXPORT(TargetName);
 HWY_EXPORT(Add);
+HWY_EXPORT(Copy);
 HWY_EXPORT(RmsNorm);
 HWY_EXPORT(RmsNormBackward);
 HWY_EXPORT(Rope);
@@ -320,6 +391,8 @@ HWY_EXPORT(AdamW);
 const char* TargetName() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
 
 void Add(View y, ConstView x) { HWY_DYNAMIC_DISPATCH(Add)(y, x); }
+
+void Copy(View y, ConstView x) { HWY_DYNAMIC_DISPATCH(Copy)(y, x); }
 
 void RmsNorm(View y, View inverse_rms, ConstView x, ConstView gain, const RmsNormSpec& spec) {
   HWY_DYNAMIC_DISPATCH(RmsNorm)(y, inverse_rms, x, gain, spec);
@@ -346,9 +419,9 @@ LossSums CrossEntropy(std::span<double> token_loss, ConstView logits,
   return HWY_DYNAMIC_DISPATCH(CrossEntropy)(token_loss, logits, targets, spec);
 }
 
-LossSums CrossEntropyBackward(View logits, std::span<const int32_t> targets,
+LossSums CrossEntropyBackward(View dlogits, View logits, std::span<const int32_t> targets,
                               const CrossEntropySpec& spec) {
-  return HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(logits, targets, spec);
+  return HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(dlogits, logits, targets, spec);
 }
 
 void Blend(View y, ConstView x, const BlendSpec& spec) { HWY_DYNAMIC_DISPATCH(Blend)(y, x, spec); }

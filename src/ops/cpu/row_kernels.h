@@ -1,5 +1,6 @@
 // Vector kernels of the ops that work row by row. Each does a range of rows on the calling thread
-// and has the contract of the Backend method of its name; the backend divides the rows.
+// and has the contract of the Backend method of its name; the backend divides the rows. Everything
+// is computed in f32.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,10 @@ namespace sandglass::cpu {
 // The instruction set that kernels run on: "AVX2".
 const char* TargetName();
 
-// y += x.
+// y += x, f32.
 void Add(View y, ConstView x);
+// y = x, rounded where y is bf16.
+void Copy(View y, ConstView x);
 
 void RmsNorm(View y, View inverse_rms, ConstView x, ConstView gain, const RmsNormSpec& spec);
 void RmsNormBackward(View dx, View dgain, ConstView dy, ConstView x, ConstView inverse_rms,
@@ -28,7 +31,7 @@ void SwiGluBackward(View dgate_up, View h, ConstView dh, ConstView gate_up);
 
 LossSums CrossEntropy(std::span<double> token_loss, ConstView logits,
                       std::span<const int32_t> targets, const CrossEntropySpec& spec);
-LossSums CrossEntropyBackward(View logits_to_gradient, std::span<const int32_t> targets,
+LossSums CrossEntropyBackward(View dlogits, View logits, std::span<const int32_t> targets,
                               const CrossEntropySpec& spec);
 
 void Blend(View y, ConstView x, const BlendSpec& spec);

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "tensor/bf16.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sandglass::cpu {
@@ -20,6 +21,39 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using FullTag = hn::ScalableTag<float>;
 using OneTag = hn::CappedTag<float, 1>;  // for what is left over after the last whole vector
+
+// Kernels compute in f32. What lies in memory as bf16 becomes f32 on the way in and is rounded (to
+// the nearest, ties to even) on the way out.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadF32(D d, const float* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadF32(D d, const BF16* from) {
+  const hn::Rebind<uint32_t, D> d32;
+  const hn::Rebind<uint16_t, D> d16;
+  const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+}
+
+template <class D>
+HWY_INLINE void StoreF32(hn::Vec<D> value, D d, float* to) {
+  hn::StoreU(value, d, to);
+}
+template <class D>
+HWY_INLINE void StoreF32(hn::Vec<D> value, D /*d*/, BF16* to) {
+  const hn::Rebind<uint32_t, D> d32;
+  const hn::Rebind<int32_t, D> di32;
+  const hn::Rebind<uint16_t, D> d16;
+  const auto bits = hn::BitCast(d32, value);
+  const auto upper = hn::ShiftRight<16>(bits);
+  const auto half = hn::Add(hn::And(upper, hn::Set(d32, 1)), hn::Set(d32, 0x7fff));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, half));
+  const auto quiet = hn::Or(upper, hn::Set(d32, 0x40));
+  const auto is_nan = hn::RebindMask(d32, hn::IsNaN(value));
+  const auto result = hn::IfThenElse(is_nan, quiet, rounded);
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, result)), d16, reinterpret_cast<uint16_t*>(to));
+}
 
 // Calls body(tag, i) for vectors of `tag` that start at i and together cover [0, n).
 template <class Body>

@@ -210,7 +210,7 @@ class ReferenceBackend final : public Backend {
     return sums;
   }
 
-  LossSums CrossEntropyBackward(View logits, std::span<const int32_t> targets,
+  LossSums CrossEntropyBackward(View dlogits, View logits, std::span<const int32_t> targets,
                                 const CrossEntropySpec& spec) override {
     LossSums sums;
     for (int64_t m = 0; m < logits.rows; ++m) {
@@ -222,7 +222,7 @@ class ReferenceBackend final : public Backend {
           const double p = std::exp(At(logits, m, id) - token.log_sum_exp);
           grad = p * (1.0 + 2.0 * spec.z_loss * token.log_sum_exp) - (id == targets[m] ? 1.0 : 0.0);
         }
-        At(logits, m, id) = static_cast<T>(spec.grad_scale * grad);
+        At(dlogits, m, id) = static_cast<T>(spec.grad_scale * grad);
       }
     }
     return sums;

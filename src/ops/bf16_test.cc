@@ -1,0 +1,282 @@
+// Activations in bf16. The kernels compute in f32 and round once, at the end; so on numbers that
+// bf16 holds exactly, every op must give, bit for bit, the rounded result of the same op in f32,
+// which ops_test.cc checks against the reference.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "ops/backend.h"
+#include "ops/cpu/gemm.h"
+#include "ops/testing.h"
+
+namespace sandglass {
+namespace {
+
+TEST(BF16, RoundsToTheNearestTiesToEven) {
+  const auto rounded = [](float value) { return ToFloat(ToBF16(value)); };
+  EXPECT_EQ(rounded(1.0f), 1.0f);
+  // Numbers from 1 on are 1/128 apart.
+  EXPECT_EQ(rounded(1.0f + 1.0f / 256), 1.0f) << "a tie, down to the even 1";
+  EXPECT_EQ(rounded(1.0f + 3.0f / 256), 1.0f + 4.0f / 256) << "a tie, up to the even one";
+  EXPECT_EQ(rounded(std::nextafter(1.0f + 1.0f / 256, 2.0f)), 1.0f + 2.0f / 256);
+  EXPECT_EQ(rounded(-std::nextafter(1.0f + 1.0f / 256, 2.0f)), -1.0f - 2.0f / 256);
+  EXPECT_EQ(rounded(3.4e38f), std::numeric_limits<float>::infinity()) << "beyond the largest";
+  EXPECT_EQ(rounded(-std::numeric_limits<float>::infinity()),
+            -std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::signbit(rounded(-0.0f)));
+  for (const uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xffffffffu, 0x7fc00000u}) {
+    EXPECT_TRUE(std::isnan(rounded(std::bit_cast<float>(bits)))) << bits;
+  }
+}
+
+// What an op reads or writes, in both types with equal values.
+class Twin {
+ public:
+  Twin(int64_t rows, int64_t cols, RandomStream& random, double scale = 1.0)
+      : rows_(rows), cols_(cols), f32_(rows * cols), bf16_(rows * cols) {
+    for (size_t i = 0; i < f32_.size(); ++i) {
+      bf16_[i] = ToBF16(static_cast<float>(scale * random.NextNormal()));
+      f32_[i] = ToFloat(bf16_[i]);
+    }
+  }
+  // Of the stream and statistics: f32 in both runs.
+  View F32() { return ViewOf(f32_.data(), rows_, cols_); }
+  View In(DType dtype) { return dtype == DType::kF32 ? F32() : ViewOf(bf16_.data(), rows_, cols_); }
+  std::vector<uint16_t> Rounded() const {
+    std::vector<uint16_t> bits;
+    for (const float value : f32_) bits.push_back(ToBF16(value).bits);
+    return bits;
+  }
+  std::vector<uint16_t> Bits() const {
+    std::vector<uint16_t> bits;
+    for (const BF16 value : bf16_) bits.push_back(value.bits);
+    return bits;
+  }
+  const std::vector<float>& f32() const { return f32_; }
+
+ private:
+  int64_t rows_, cols_;
+  std::vector<float> f32_;
+  std::vector<BF16> bf16_;
+};
+
+constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
+
+constexpr int kWidths[] = {1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 33, 64, 129};
+
+TEST(BF16Ops, CopyRoundsAndWidens) {
+  ForEachCpu([](Backend& ops) {
+    for (const int width : kWidths) {
+      RandomStream random(1, "copy");
+      std::vector<float> values(3 * width), back(3 * width);
+      for (float& value : values) value = static_cast<float>(random.NextNormal());
+      values[0] = std::numeric_limits<float>::quiet_NaN();
+      values[width] = std::numeric_limits<float>::infinity();
+      std::vector<BF16> rounded(values.size());
+      ops.Copy(ViewOf(rounded.data(), 3, width), ViewOf(values.data(), 3, width));
+      ops.Copy(ViewOf(back.data(), 3, width), ViewOf(rounded.data(), 3, width));
+      EXPECT_TRUE(std::isnan(back[0]));
+      for (size_t i = 1; i < values.size(); ++i) {
+        ASSERT_EQ(rounded[i].bits, ToBF16(values[i]).bits) << values[i];
+        ASSERT_EQ(back[i], ToFloat(rounded[i]));
+      }
+    }
+  });
+}
+
+TEST(BF16Ops, RmsNormAndItsGradient) {
+  ForEachCpu([](Backend& ops) {
+    for (const int width : kWidths) {
+      for (const int groups : {1, 2}) {
+        RandomStream random(2, "norm");
+        const int rows = 5, cols = width * groups;
+        Twin x(rows, cols, random), y(rows, cols, random), dy(rows, cols, random);
+        Twin dx(rows, cols, random), dstream(rows, cols, random), gain(1, width, random);
+        std::vector<float> inverse_rms[2], dgain[2], stream[2];
+        for (int run = 0; run < 2; ++run) {
+          const DType type = kTypes[run];
+          inverse_rms[run].resize(rows * groups);
+          dgain[run].resize(width);
+          stream[run].assign(rows * cols, 0.5f);
+          const View rms = ViewOf(inverse_rms[run].data(), rows, groups);
+          const View to_stream = ViewOf(stream[run].data(), rows, cols);
+          const RmsNormSpec spec = {.scale = 0.7, .groups = groups};
+          const RmsNormSpec adds = {.scale = 0.7, .groups = groups, .into = Into::kAccumulate};
+          // The stream keeps f32 beside activations of either type.
+          ops.RmsNorm(to_stream, rms, x.In(type), gain.F32(), adds);
+          ops.RmsNorm(y.In(type), rms, x.F32(), gain.F32(), spec);
+          ops.RmsNorm(y.In(type), rms, x.In(type), gain.F32(), spec);
+          const View dgain_view = ViewOf(dgain[run].data(), 1, width);
+          ops.RmsNormBackward(to_stream, dgain_view, dy.In(type), x.In(type), rms, gain.F32(),
+                              adds);
+          ops.RmsNormBackward(dx.In(type), dgain_view, dstream.F32(), x.In(type), rms, gain.F32(),
+                              spec);
+          ops.RmsNormBackward(dy.In(type), dgain_view, dy.In(type), x.In(type), rms, gain.F32(),
+                              spec);
+        }
+        ASSERT_EQ(y.Bits(), y.Rounded()) << width;
+        ASSERT_EQ(dx.Bits(), dx.Rounded()) << width;
+        ASSERT_EQ(dy.Bits(), dy.Rounded()) << width;
+        ASSERT_EQ(inverse_rms[0], inverse_rms[1]);
+        ASSERT_EQ(stream[0], stream[1]);
+      }
+    }
+  });
+}
+
+TEST(BF16Ops, RopeAndSwiGlu) {
+  ForEachCpu([](Backend& ops) {
+    for (const int width : kWidths) {
+      RandomStream random(3, "rows");
+      constexpr int kRows = 4, kHeads = 3;
+      Twin x(kRows, kHeads * 2 * width, random), h(kRows, width, random), dh(kRows, width, random);
+      Twin gate_up(kRows, 2 * width, random, 3.0), dgate_up(kRows, 2 * width, random);
+      Twin cosines(9, width, random), sines(9, width, random);
+      const std::vector<int32_t> positions = {0, 1, 2, 8};
+      for (const DType type : kTypes) {
+        ops.Rope(x.In(type), cosines.F32(), sines.F32(), positions, {.heads = kHeads});
+        ops.SwiGlu(h.In(type), gate_up.In(type));
+        ops.SwiGluBackward(dgate_up.In(type), h.In(type), dh.In(type), gate_up.In(type));
+      }
+      for (const Twin* twin : {&x, &h, &dgate_up})
+        ASSERT_EQ(twin->Bits(), twin->Rounded()) << width;
+    }
+  });
+}
+
+TEST(BF16Ops, CrossEntropyGradient) {
+  ForEachCpu([](Backend& ops) {
+    for (const int vocabulary : kWidths) {
+      RandomStream random(4, "loss");
+      const int rows = 4, cols = vocabulary + 3;
+      Twin logits(rows, cols, random, 2.0), dlogits(rows, cols, random);
+      const std::vector<int32_t> targets = {0, kIgnoredTarget, vocabulary - 1, vocabulary / 2};
+      const CrossEntropySpec spec = {.vocabulary = vocabulary, .z_loss = 0.1, .grad_scale = 0.3};
+      double losses[2];
+      for (int run = 0; run < 2; ++run) {
+        std::vector<float> lost = logits.f32();
+        losses[run] = ops.CrossEntropyBackward(dlogits.In(kTypes[run]),
+                                               ViewOf(lost.data(), rows, cols), targets, spec)
+                          .cross_entropy;
+      }
+      ASSERT_EQ(losses[0], losses[1]);
+      ASSERT_EQ(dlogits.Bits(), dlogits.Rounded()) << vocabulary;
+    }
+  });
+}
+
+TEST(BF16Ops, AttentionAndItsGradient) {
+  ForEachCpu([](Backend& ops) {
+    for (const auto& [heads, kv_heads, width, length] :
+         {std::tuple{1, 1, 4, 1}, {2, 2, 6, 9}, {4, 2, 16, 70}, {3, 1, 20, 33}}) {
+      RandomStream random(7, "attention");
+      constexpr int kBatch = 2;
+      const int rows = kBatch * length;
+      Twin q(rows, heads * width, random), k(rows, kv_heads * width, random);
+      Twin v(rows, kv_heads * width, random), out(rows, heads * width, random);
+      Twin dq(rows, heads * width, random), dk(rows, kv_heads * width, random);
+      Twin dv(rows, kv_heads * width, random), dout(rows, heads * width, random);
+      // The backward pass reads what the forward pass rounded: the same `seen` in both runs.
+      Twin seen(rows, heads * width, random);
+      std::vector<float> lse[2];
+      const AttentionSpec spec = {.batch = kBatch,
+                                  .query_length = length,
+                                  .kv_length = length,
+                                  .kv_stride = length,
+                                  .heads = heads,
+                                  .kv_heads = kv_heads,
+                                  .head_width = width,
+                                  .scale = 0.3};
+      for (int run = 0; run < 2; ++run) {
+        const DType type = kTypes[run];
+        lse[run].resize(rows * heads);
+        const View lse_view = ViewOf(lse[run].data(), rows, heads);
+        ops.Attention(out.In(type), lse_view, q.In(type), k.In(type), v.In(type), spec);
+        ops.AttentionBackward(dq.In(type), dk.In(type), dv.In(type), dout.In(type), seen.In(type),
+                              lse_view, q.In(type), k.In(type), v.In(type), spec);
+      }
+      EXPECT_EQ(lse[0], lse[1]);
+      for (const Twin* twin : {&out, &dq, &dk, &dv}) ASSERT_EQ(twin->Bits(), twin->Rounded());
+    }
+  });
+}
+
+// A product in bf16 accumulates in f32, in an order of its own where the processor has
+// instructions for it: then the sum is off by at most a rounding of f32 per term, and the result
+// by half a place of bf16.
+TEST(BF16Ops, Matmul) {
+  const bool converted = !cpu::WhyNoBF16().empty();
+  for (const int threads : {1, 2}) {
+    const auto ops = MakeCpuBackend(threads);
+    for (const auto& [rows, cols, inner] :
+         {std::tuple{1, 1, 1}, {5, 7, 0}, {33, 17, 65}, {64, 128, 96}}) {
+      for (int turned = 0; turned < 4; ++turned) {
+        for (const Into into : {Into::kOverwrite, Into::kAccumulate}) {
+          const MatmulSpec spec = {turned & 1 ? Transpose::kYes : Transpose::kNo,
+                                   turned & 2 ? Transpose::kYes : Transpose::kNo, into};
+          RandomStream random(5, "matmul");
+          Twin a = turned & 1 ? Twin(inner, rows, random) : Twin(rows, inner, random);
+          Twin b = turned & 2 ? Twin(cols, inner, random) : Twin(inner, cols, random);
+          Twin c(rows, cols, random);
+          std::vector<float> wide = c.f32();
+          const std::vector<float> before = c.f32();
+          ops->Matmul(c.In(DType::kBF16), a.In(DType::kBF16), b.In(DType::kBF16), spec);
+          ops->Matmul(ViewOf(wide.data(), rows, cols), a.In(DType::kBF16), b.In(DType::kBF16),
+                      spec);
+          ops->Matmul(c.F32(), a.F32(), b.F32(), spec);
+          if (converted) {
+            ASSERT_EQ(c.Bits(), c.Rounded());
+            ASSERT_EQ(wide, c.f32());
+            continue;
+          }
+          const double f32_error = (2.0 + inner) / (1 << 24) * 16.0 * std::sqrt(inner + 1.0);
+          for (size_t i = 0; i < wide.size(); ++i) {
+            ASSERT_NEAR(wide[i], c.f32()[i], f32_error);
+            ASSERT_NEAR(ToFloat({c.Bits()[i]}), c.f32()[i],
+                        f32_error + std::abs(c.f32()[i]) / 256.0);
+          }
+        }
+      }
+    }
+  }
+}
+
+// The library's prepared products, which bf16 takes, on f32 too: so the way there is checked on
+// processors without the instructions.
+TEST(GemmLibrary, PreparedProductsAgreeWithThePlainOnes) {
+  if (cpu::GemmLibraryName().starts_with("CBLAS")) GTEST_SKIP() << "has no prepared products";
+  const auto library = cpu::MakeGemmLibrary(2);
+  for (int turned = 0; turned < 4; ++turned) {
+    for (const Into into : {Into::kOverwrite, Into::kAccumulate}) {
+      constexpr int kRows = 33, kCols = 17, kInner = 65;
+      const MatmulSpec spec = {turned & 1 ? Transpose::kYes : Transpose::kNo,
+                               turned & 2 ? Transpose::kYes : Transpose::kNo, into};
+      RandomStream random(6, "prepared");
+      // Blocks of columns of wider buffers.
+      Twin a = turned & 1 ? Twin(kInner, kRows + 3, random) : Twin(kRows, kInner + 3, random);
+      Twin b = turned & 2 ? Twin(kCols, kInner + 3, random) : Twin(kInner, kCols + 3, random);
+      Twin c(kRows, kCols + 5, random);
+      const View a_view = a.F32().Columns(2, a.F32().cols - 3);
+      const View b_view = b.F32().Columns(1, b.F32().cols - 3);
+      std::vector<float> prepared = c.f32();
+      const View prepared_view = ViewOf(prepared.data(), kRows, kCols + 5).Columns(3, kCols);
+      for (int call = 0; call < 2; ++call) {  // the second finds the prepared product
+        library->MultiplyBF16(prepared_view, a_view, b_view, spec);
+        library->MultiplyF32(c.F32().Columns(3, kCols), a_view, b_view, spec);
+      }
+      for (size_t i = 0; i < prepared.size(); ++i) {
+        // Two orders of summation, of 65 products of standard normals and then once more of those.
+        ASSERT_NEAR(prepared[i], c.f32()[i], 1e-4);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sandglass

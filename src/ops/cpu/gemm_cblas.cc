@@ -1,0 +1,56 @@
+// Products by any library with the CBLAS interface: OpenBLAS, BLIS, Netlib.
+#include <cblas.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/cpu/gemm.h"
+
+namespace sandglass::cpu {
+namespace {
+
+CBLAS_TRANSPOSE Letter(Transpose transpose) {
+  return transpose == Transpose::kYes ? CblasTrans : CblasNoTrans;
+}
+
+int Dimension(int64_t size) {
+  SANDGLASS_CHECK(size <= std::numeric_limits<int>::max(), "CBLAS counts in int");
+  return std::max(1, static_cast<int>(size));
+}
+
+class Cblas final : public GemmLibrary {
+ public:
+  explicit Cblas(int threads) : threads_(threads) {}
+
+  void MultiplyF32(View c, ConstView a, ConstView b, const MatmulSpec& spec) override {
+    // The libraries built with OpenMP follow its setting for the calling thread.
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads_);
+    const int64_t inner = spec.a == Transpose::kYes ? a.rows : a.cols;
+    cblas_sgemm(CblasRowMajor, Letter(spec.a), Letter(spec.b), Dimension(c.rows), Dimension(c.cols),
+                Dimension(inner), 1.0f, a.Row<float>(), Dimension(a.stride), b.Row<float>(),
+                Dimension(b.stride), spec.into == Into::kAccumulate ? 1.0f : 0.0f, c.Row<float>(),
+                Dimension(c.stride));
+    omp_set_num_threads(before);
+  }
+
+  void MultiplyBF16(View, ConstView, ConstView, const MatmulSpec&) override {
+    SANDGLASS_CHECK(false, "CBLAS has no bf16 products");
+  }
+
+ private:
+  int threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<GemmLibrary> MakeGemmLibrary(int threads) {
+  return std::make_unique<Cblas>(threads);
+}
+
+std::string GemmLibraryName() { return SANDGLASS_CBLAS_NAME; }
+
+std::string WhyNoBF16() { return "the CBLAS interface has no bf16 products"; }
+
+}  // namespace sandglass::cpu
