@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "data/token_shard.h"
 #include "eval/perplexity.h"
 
 namespace sandglass {
@@ -26,7 +27,8 @@ Tokenizer SmallTokenizer() {
 class ScoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    directory_ = ::testing::TempDir() + "/score_test";
+    directory_ = ::testing::TempDir() + "/score_test_" +
+                 ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(directory_);
     CreateDirectories(directory_);
     TokenShardWriter writer(directory_ + "/text.bin", {.vocabulary = tokenizer_.vocabulary(),

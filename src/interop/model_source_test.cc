@@ -58,7 +58,8 @@ class ModelSourceTest : public ::testing::Test {
     return FailureOf([&] { OpenForeignModel(root_); });
   }
 
-  const std::string root_ = ::testing::TempDir() + "/model_source_test";
+  const std::string root_ = ::testing::TempDir() + "/model_source_test_" +
+                            ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::map<std::string, Tensor> tensors_;
 };
 

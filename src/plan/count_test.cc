@@ -126,11 +126,5 @@ TEST(Ratios, OfTheHourglass) {
   EXPECT_EQ(ratios.attention_share, 0.25);
 }
 
-std::string Joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
-}
-
 }  // namespace
 }  // namespace sandglass

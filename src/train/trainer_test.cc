@@ -250,7 +250,7 @@ TEST_F(TrainTest, FinishedRunsAreNotRepeatedAndOthersNotOverwritten) {
 TEST_F(TrainTest, ChangedDataIsNoticedOnResume) {
   RunUntil(2, "run", config_);
   WriteShard(root_ + "/data/train.bin", ByteTokenizer(), 21, "other");
-  EXPECT_NE(FailureOf("run", config_).what.find("contents of data.path"), std::string::npos);
+  EXPECT_NE(FailureOf("run", config_).what.find("contents of the data"), std::string::npos);
 }
 
 TEST_F(TrainTest, ATokenizerOfOtherDataIsRefused) {
