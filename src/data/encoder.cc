@@ -23,7 +23,7 @@ constexpr int32_t kNoMerge = std::numeric_limits<int32_t>::max();
   throw Error(
       {.what = fmt::format("the text holds the byte 0x{:02X}, for which the tokenizer has no token",
                            static_cast<unsigned char>(byte)),
-       .expected = "UTF-8, with characters below U+40000 only",
+       .expected = "UTF-8, with characters below U+40000 and no control characters",
        .remedy = "convert the text to UTF-8, or use another tokenizer"});
 }
 
