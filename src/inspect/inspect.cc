@@ -10,6 +10,7 @@
 
 #include "base/interrupt.h"
 #include "base/random.h"
+#include "data/data_set.h"
 #include "data/samples.h"
 #include "train/checkpoint.h"
 #include "train/run_directory.h"
@@ -28,6 +29,7 @@ struct Text {
   std::string name;
   std::vector<int32_t> ids;      // [B*T]
   std::vector<int32_t> targets;  // [B*T]
+  std::vector<int32_t> starts;   // [B*T] within documents, else empty
 };
 
 Text RandomTokens(int64_t tokens, int vocabulary) {
@@ -40,10 +42,12 @@ Text RandomTokens(int64_t tokens, int vocabulary) {
   return text;
 }
 
+bool Names(const DataOptions& options) { return !options.path.empty() || !options.sources.empty(); }
+
 // The first windows of the validation tokens.
 Text ValidationText(const DataOptions& options, int batch, int length, int vocabulary) {
-  const DataSet data = DataSet::Open(options);
   const std::string name = options.path.empty() ? "[[data.sources]]" : options.path;
+  const DataSet data = DataSet::Open(options);
   if (data.vocabulary > vocabulary) {
     throw Error({.what = fmt::format("the model has {} token ids, the data {}", vocabulary,
                                      data.vocabulary),
@@ -61,9 +65,13 @@ Text ValidationText(const DataOptions& options, int batch, int length, int vocab
   Text text{.name = name};
   text.ids.resize(int64_t{batch} * length);
   text.targets.resize(text.ids.size());
+  if (windows.within_documents()) text.starts.resize(text.ids.size());
   for (int b = 0; b < batch; ++b) {
-    windows.Fill(b, std::span(text.ids).subspan(int64_t{b} * length, length),
-                 std::span(text.targets).subspan(int64_t{b} * length, length));
+    const auto part = [&](std::vector<int32_t>& values) {
+      return values.empty() ? std::span<int32_t>()
+                            : std::span(values).subspan(int64_t{b} * length, length);
+    };
+    windows.Fill(b, part(text.ids), part(text.targets), part(text.starts));
   }
   return text;
 }
@@ -123,21 +131,18 @@ class Target {
 
   void Measure(std::vector<Snapshot>& out, const std::function<void(std::string_view)>& report) {
     ModelConfig& model = config_.model.config;
-    DataOptions data;
-    if (is_run_) data = config_.data;
+    DataOptions data = config_.data;
     if (!options_.data.empty()) {
       data = DataOptions{};
       data.path = options_.data;
+      data.document_masking = config_.data.document_masking;
     }
-    // Signals are measured on plain packing, whatever the run trains on.
-    data.document_masking = false;
-    const bool no_data = data.path.empty() && data.sources.empty();
     if (model.vocabulary == 0) {
       model.vocabulary =
-          no_data ? kShapeVocabulary : static_cast<int>(DataSet::Open(data).vocabulary);
+          Names(data) ? static_cast<int>(DataSet::Open(data).vocabulary) : kShapeVocabulary;
     }
-    text_ = no_data ? RandomTokens(int64_t{options_.batch} * length_, model.vocabulary)
-                    : ValidationText(data, options_.batch, length_, model.vocabulary);
+    text_ = Names(data) ? ValidationText(data, options_.batch, length_, model.vocabulary)
+                        : RandomTokens(int64_t{options_.batch} * length_, model.vocabulary);
     backend_ = config_.system.MakeBackend();
     model_ = std::make_unique<Model>(
         model, Capacity{.purpose = Purpose::kTrain, .batch = options_.batch, .length = length_});
@@ -229,7 +234,8 @@ class Target {
                    .seed = seed,
                    .text = text_.name,
                    .propagation = MeasurePropagation(
-                       *model_, *backend_, {options_.batch, length_, text_.ids, text_.targets})});
+                       *model_, *backend_,
+                       {options_.batch, length_, text_.ids, text_.targets, text_.starts})});
     return out.back();
   }
 

@@ -67,7 +67,8 @@ void MeasureAttention(const AttentionInputs& inputs, SubLayerSignals& signals) {
   double largest = -std::numeric_limits<double>::infinity();
   std::vector<double> scores;
   for (int64_t row = 0; row < inputs.q.rows; ++row) {
-    const int64_t first = row - row % spec.query_length;
+    const int64_t first =
+        row - row % spec.query_length + (spec.first_keys.empty() ? 0 : spec.first_keys[row]);
     for (int head = 0; head < spec.heads; ++head) {
       const int kv_head = head / (spec.heads / spec.kv_heads);
       const double* const query = &q[row * q_width + int64_t{head} * spec.head_width];

@@ -114,6 +114,17 @@ TEST_F(PropagationTest, UniformAttentionHasTheEntropyOfItsKeys) {
   EXPECT_EQ(*p.sub_layers[0].largest_logit, 0.0);
 }
 
+TEST_F(PropagationTest, KeysOfOtherDocumentsAreNotVisible) {
+  Make("L1-d8-a2x4-f1x4", 1, 5);
+  Randomize();
+  std::fill_n(Values("layers.0.attention.w_qkv"), 8 * 8, 0.0);
+  const std::vector<int32_t> ids = {3, 1, 4, 1, 5}, targets = {1, 4, 1, 5, 9};
+  const std::vector<int32_t> starts = {0, 0, 2, 2, 2};
+  const Propagation p = MeasurePropagation(*model_, *ops_, {1, 5, ids, targets, starts});
+  EXPECT_NEAR(*p.sub_layers[0].entropy, (2 * std::log(2.0) + std::log(3.0)) / 5, 1e-12);
+  EXPECT_NEAR(*p.sub_layers[0].relative_entropy, 1.0, 1e-12);
+}
+
 // The first attention once more: norm, projection, QK-norm, rotation and softmax by plain loops.
 TEST_F(PropagationTest, AttentionIsThatOfTheEquations) {
   for (const QkNorm qk_norm : {QkNorm::kNone, QkNorm::kPerHead}) {
