@@ -15,6 +15,11 @@ RunRecord ReadRun(const std::string& directory) {
   return ReadRunRecord(directory);
 }
 
+// What two runs never share: their names, and when they began.
+bool TellsRunsApart(const std::string& section, const std::string& key) {
+  return (section == "run" && key == "name") || (section == "info" && key == "started");
+}
+
 }  // namespace
 
 RunDiff DiffRuns(const std::string& a, const std::string& b) {
@@ -27,7 +32,7 @@ RunDiff DiffRuns(const std::string& a, const std::string& b) {
     for (size_t i = 0; i < section.fields.size(); ++i) {
       const auto& [key, value] = section.fields[i];
       const Json& other = second.sections[s].fields[i].second;
-      if (value == other || (section.name == "run" && key == "name")) continue;
+      if (value == other || TellsRunsApart(section.name, key)) continue;
       (outcome ? diff.outcome : diff.configuration)
           .push_back({section.name + "." + key, value, other});
     }
