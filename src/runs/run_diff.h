@@ -21,7 +21,8 @@ struct RunDiff {
   std::vector<RunDifference> outcome;        // what "run" and "result" say
 };
 
-// Throws Error if one of the directories is no run. Paths, names and times do not count as differences.
+// Throws Error if one of the directories is no run. Paths, names and times do not count as
+// differences.
 RunDiff DiffRuns(const std::string& a, const std::string& b);
 
 }  // namespace sandglass

@@ -99,7 +99,8 @@ std::string CheckpointsPath(const std::string& run_directory);
 void SaveCheckpoint(const std::string& run_directory, const CheckpointContents& contents,
                     const Retention& retention);
 
-// Removes what processes that were killed while saving or removing have left. Nobody else may be saving.
+// Removes what processes that were killed while saving or removing have left. Nobody else may be
+// saving.
 void RemovePartialCheckpoints(const std::string& run_directory);
 
 // The newest checkpoint whose checksums hold, among those whose step `wanted` (if given) accepts.
