@@ -250,7 +250,7 @@ TEST(BF16Ops, Matmul) {
 // The library's prepared products, which bf16 takes, on f32 too: so the way there is checked on
 // processors without the instructions.
 TEST(GemmLibrary, PreparedProductsAgreeWithThePlainOnes) {
-  if (cpu::GemmLibraryName().starts_with("CBLAS")) GTEST_SKIP() << "has no prepared products";
+  if (!cpu::GemmLibraryName().starts_with("oneDNN")) GTEST_SKIP() << "has no prepared products";
   const auto library = cpu::MakeGemmLibrary(2);
   for (int turned = 0; turned < 4; ++turned) {
     for (const Into into : {Into::kOverwrite, Into::kAccumulate}) {

@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "hwy/highway.h"
 #include "ops/backend.h"
+#include "ops/cpu/gemm.h"
 #include "ops/testing.h"
 
 namespace sandglass {
@@ -163,7 +164,8 @@ TEST(CpuBackend, DescribesItself) {
   EXPECT_TRUE(cpu->Description().ends_with(", 2 threads")) << cpu->Description();
   const TargetScope scope(HWY_STATIC_TARGET);
   EXPECT_TRUE(cpu->Description().starts_with(std::string("cpu: ") +
-                                             hwy::TargetName(HWY_STATIC_TARGET) + ", oneDNN "))
+                                             hwy::TargetName(HWY_STATIC_TARGET) + ", " +
+                                             cpu::GemmLibraryName() + ", "))
       << cpu->Description();
 }
 

@@ -7,6 +7,13 @@
 
 #include "ops/cpu/gemm.h"
 
+// CBLAS has no call for its own name. These belong to the two libraries that people link most and
+// are null with any other.
+extern "C" {
+[[gnu::weak]] char* openblas_get_config();
+[[gnu::weak]] char* bli_info_get_version_str();
+}
+
 namespace sandglass::cpu {
 namespace {
 
@@ -49,7 +56,17 @@ std::unique_ptr<GemmLibrary> MakeGemmLibrary(int threads) {
   return std::make_unique<Cblas>(threads);
 }
 
-std::string GemmLibraryName() { return SANDGLASS_CBLAS_NAME; }
+std::string GemmLibraryName() {
+  if (openblas_get_config != nullptr) {
+    // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..."
+    const std::string config = openblas_get_config();
+    return config.substr(0, config.find(' ', config.find(' ') + 1));
+  }
+  if (bli_info_get_version_str != nullptr) {
+    return std::string("BLIS ") + bli_info_get_version_str();
+  }
+  return "CBLAS";
+}
 
 std::string WhyNoBF16() { return "the CBLAS interface has no bf16 products"; }
 
