@@ -237,6 +237,11 @@ RunConfig ReadCheckpointConfig(const std::string& directory) {
 
 TrainState LoadCheckpoint(const std::string& directory, ParamTable& params, Optimizer& optimizer,
                           WeightAverage* average) {
+  if (!fs::exists(directory + "/" + kOptimizerFile)) {
+    throw Error({.what = "the checkpoint holds weights alone, so no run can go on from it",
+                 .where = directory,
+                 .remedy = "start a run from its weights: train.initial_weights"});
+  }
   LoadWeights(directory, params);
   const SafetensorsFile file(directory + "/" + kOptimizerFile);
   const std::vector<OptimizerTensor> tensors = optimizer.State();

@@ -143,6 +143,11 @@ TEST_F(CheckpointTest, AnotherModelOrOptimizerIsRefused) {
   OptimizerOptions muon;
   muon.kind = OptimizerKind::kMuon;
   EXPECT_EQ(refused(300, 7, muon), "there is no tensor \"momentum/w\"");
+  SaveCheckpoint(root_, {.files = {WeightsFileOf(params_)}, .state = {.step = 2}}, {});
+  EXPECT_NE(FailureOf([&] {
+              LoadCheckpoint(root_ + "/checkpoints/" + Name(2), params_, *optimizer_, nullptr);
+            }).what.find("weights alone"),
+            std::string::npos);
   ParamTable params;
   Param weight, other;
   params.Declare(other, "other", ParamRole::kFfn, 1, 1, {});
