@@ -449,6 +449,75 @@ TEST(Cpu, ThreadsFollowTheAffinityMask) {
   EXPECT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
+namespace fs = std::filesystem;
+
+// A file system with what the kernel says of control groups, and nothing else.
+class CgroupTree {
+ public:
+  explicit CgroupTree(const std::string& membership) {
+    fs::remove_all(root_);
+    Write("/proc/self/cgroup", membership);
+  }
+  ~CgroupTree() { fs::remove_all(root_); }
+  CgroupTree& Write(const std::string& path, const std::string& text) {
+    fs::create_directories(fs::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text;
+    return *this;
+  }
+  int Threads() const { return AvailableThreads(root_); }
+
+ private:
+  std::string root_ = ::testing::TempDir() + "/cgroup_test";
+};
+
+TEST(Cpu, ThreadsFollowTheCgroupQuota) {
+  const int all = CgroupTree("").Threads();
+  EXPECT_EQ(CgroupTree("garbage\n\n").Threads(), all);
+  const auto least = [&](int quota) { return std::min(all, quota); };
+  const std::string mount = "/sys/fs/cgroup";
+  // Version 2. The quota is that of the process's group or of one above it, whichever is less, and
+  // is rounded up.
+  const auto v2 = [&](const std::string& quota) {
+    return CgroupTree("0::/a/b\n").Write(mount + "/a/b/cpu.max", quota).Threads();
+  };
+  EXPECT_EQ(v2("50000 100000\n"), 1);
+  EXPECT_EQ(v2("1000 100000\n"), 1);
+  EXPECT_EQ(v2("100000 100000\n"), 1);
+  EXPECT_EQ(v2("150000 100000\n"), least(2));
+  EXPECT_EQ(v2("100001 100000\n"), least(2));
+  EXPECT_EQ(v2("100000000 100000\n"), all);
+  EXPECT_EQ(v2("max 100000\n"), all);
+  EXPECT_EQ(v2("max\n"), all);
+  EXPECT_EQ(v2(""), all);
+  EXPECT_EQ(v2("100000 0\n"), all);
+  EXPECT_EQ(CgroupTree("0::/a/b\n")
+                .Write(mount + "/a/cpu.max", "100000 100000\n")
+                .Write(mount + "/a/b/cpu.max", "max 100000\n")
+                .Threads(),
+            1);
+  EXPECT_EQ(CgroupTree("0::/a/b\n")
+                .Write(mount + "/a/cpu.max", "max 100000\n")
+                .Write(mount + "/a/b/cpu.max", "80000 100000\n")
+                .Threads(),
+            1);
+  // In a container the group is the root of what is mounted.
+  EXPECT_EQ(CgroupTree("0::/\n").Write(mount + "/cpu.max", "90000 100000\n").Threads(), 1);
+  // A group beside the process's says nothing.
+  EXPECT_EQ(CgroupTree("0::/a\n").Write(mount + "/b/cpu.max", "100000 100000\n").Threads(), all);
+  // Version 1: two files below the controller's mount, -1 without a quota.
+  const auto v1 = [&](const std::string& quota, const std::string& group) {
+    return CgroupTree("5:cpuset:/\n4:cpu,cpuacct:/a/b\n1:name=systemd:/a\n0::/a\n")
+        .Write(mount + "/cpu,cpuacct" + group + "/cpu.cfs_quota_us", quota)
+        .Write(mount + "/cpu,cpuacct" + group + "/cpu.cfs_period_us", "100000\n")
+        .Threads();
+  };
+  EXPECT_EQ(v1("100000\n", "/a/b"), 1);
+  EXPECT_EQ(v1("150000\n", "/a/b"), least(2));
+  EXPECT_EQ(v1("30000\n", "/a"), 1);
+  EXPECT_EQ(v1("30000\n", ""), 1);  // the path is the host's, the mount the container's
+  EXPECT_EQ(v1("-1\n", "/a/b"), all);
+}
+
 TEST(Cpu, ThreadsAndMemoryAreKnown) {
   EXPECT_GE(AvailableThreads(), 1);
   EXPECT_EQ(ResolveThreads(0, "threads"), AvailableThreads());

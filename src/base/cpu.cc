@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 
@@ -39,20 +40,24 @@ double QuotaOf(const std::string& directory) {
 }
 
 // Calls visit(directory) for this process's cgroups that `controller` belongs to, and for their
-// ancestors.
-void ForEachCgroup(const std::string& controller,
+// ancestors, below the file system `root`.
+void ForEachCgroup(const std::string& root, const std::string& controller,
                    const std::function<void(const std::string&)>& visit) {
-  std::ifstream file("/proc/self/cgroup");
+  std::ifstream file(root + "/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {  // "0::/a/b" or "4:cpu,cpuacct:/a/b"
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (!controllers.empty() && controllers.find(controller) == std::string::npos) continue;
-    const std::string root = "/sys/fs/cgroup" + (controllers.empty() ? "" : "/" + controller);
+    std::vector<std::string> mounts = {""};
+    if (!controllers.empty()) {
+      if (("," + controllers + ",").find("," + controller + ",") == std::string::npos) continue;
+      // Mounted under the names of all its controllers, with a link for each.
+      mounts = {"/" + controllers, "/" + controller};
+    }
     std::string path = line.substr(second + 1);
     while (true) {
-      visit(root + path);
+      for (const std::string& mount : mounts) visit(root + "/sys/fs/cgroup" + mount + path);
       if (path.empty() || path == "/") break;
       path.resize(path.rfind('/'));
     }
@@ -60,9 +65,9 @@ void ForEachCgroup(const std::string& controller,
 }
 
 // The tightest quota of this process's cgroup and of its ancestors.
-double CgroupQuotaCpus() {
+double CgroupQuotaCpus(const std::string& root) {
   double quota = HUGE_VAL;
-  ForEachCgroup("cpu",
+  ForEachCgroup(root, "cpu",
                 [&](const std::string& directory) { quota = std::min(quota, QuotaOf(directory)); });
   return quota;
 }
@@ -92,8 +97,8 @@ std::optional<int64_t> Kilobytes(const std::string& path, const std::string& nam
 
 }  // namespace
 
-int AvailableThreads() {
-  const double quota = CgroupQuotaCpus();
+int AvailableThreads(const std::string& root) {
+  const double quota = CgroupQuotaCpus(root);
   const int cpus = AffinityCpus();
   return quota < cpus ? std::max(1, static_cast<int>(std::ceil(quota))) : cpus;
 }
@@ -130,7 +135,7 @@ std::optional<int64_t> AvailableMemoryBytes() {
   const std::optional<int64_t> system = Kilobytes("/proc/meminfo", "MemAvailable");
   if (!system) return std::nullopt;
   int64_t available = *system * 1024;
-  ForEachCgroup("memory", [&](const std::string& directory) {
+  ForEachCgroup("", "memory", [&](const std::string& directory) {
     available = std::min(available, MemoryLeftOf(directory).value_or(available));
   });
   return available;

@@ -7,8 +7,9 @@
 
 namespace sandglass {
 
-// CPUs allowed by the affinity mask and the cgroup quota (rounded up), at least 1.
-int AvailableThreads();
+// CPUs allowed by the affinity mask and the cgroup quota (rounded up), at least 1. `root` stands
+// before /proc/self/cgroup and /sys/fs/cgroup.
+int AvailableThreads(const std::string& root = "");
 
 // The number of threads to use when a user asked for `asked`: 0 means AvailableThreads(). Throws
 // Error, naming `where` it was asked, for negative and absurd numbers.
