@@ -8,6 +8,7 @@
 
 #include "base/format.h"
 #include "compare/price.h"
+#include "interop/gguf_tokenizer.h"
 #include "train/run_directory.h"
 
 namespace sandglass {
@@ -29,7 +30,7 @@ RunConfig WithVocabulary(RunConfig config, const std::string& path) {
                  .where = path,
                  .remedy = "say it: --set model.vocabulary=50304"});
   }
-  vocabulary = static_cast<int>(DataSet::Open(config.data).vocabulary);
+  vocabulary = static_cast<int>(DataSet::Open(config.data, LoadAnyTokenizer).vocabulary);
   return config;
 }
 

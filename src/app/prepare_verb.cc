@@ -8,6 +8,7 @@
 #include "app/verbs.h"
 #include "base/format.h"
 #include "data/prepare.h"
+#include "interop/gguf_tokenizer.h"
 
 namespace sandglass {
 namespace {
@@ -22,6 +23,8 @@ Examples:
       one document per JSON line, its text in the field "content"
   sandglass prepare --tokenizer tokenizer.json --out data/wiki --validation-input test.txt train.txt
       validation on a text of its own
+  sandglass prepare --tokenizer model.gguf --out data/book book.txt
+      with the tokenizer of a model, to train it on or to score it
   bible -f gen1:1-rev22:21 | sandglass prepare --tokenizer t.json --out data/kjv --documents line -
       from standard input
 
@@ -78,7 +81,8 @@ void PrintRemarks(const CorpusReport& corpus) {
 }
 
 void Run(const Arguments& arguments) {
-  const PrepareReport report = PrepareCorpus(arguments.options);
+  const PrepareReport report =
+      PrepareCorpus(arguments.options, ProgressMode::kAutomatic, LoadAnyTokenizer);
   if (arguments.json) {
     // File names in the report need not be valid UTF-8.
     fmt::print("{}\n", ReportJson(report).dump(2, ' ', /*ensure_ascii=*/false,

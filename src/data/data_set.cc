@@ -98,7 +98,7 @@ class Opener {
   Opener(const DataOptions& options, DataSet& data) : options_(options), data_(data) {}
 
   // What the whole set shares: tokenizer and vocabulary.
-  void FindVocabulary(const std::vector<SourceOptions>& sources) {
+  void FindVocabulary(const std::vector<SourceOptions>& sources, const TokenizerLoader& load) {
     std::string path = options_.tokenizer;
     for (const SourceOptions& source : sources) {
       if (path.empty() && IsPrepared(source)) {
@@ -106,7 +106,7 @@ class Opener {
       }
     }
     if (!path.empty()) {
-      data_.tokenizer = Tokenizer::Load(path);
+      data_.tokenizer = load(path);
       data_.vocabulary = data_.tokenizer->vocabulary();
     } else if (options_.vocabulary > 0) {
       data_.vocabulary = options_.vocabulary;
@@ -187,7 +187,7 @@ std::string HashOf(const std::vector<SampleSource>& sources) {
 
 }  // namespace
 
-DataSet DataSet::Open(const DataOptions& options) {
+DataSet DataSet::Open(const DataOptions& options, const TokenizerLoader& load_tokenizer) {
   if (!options.sources.empty() && !options.path.empty()) {
     throw Error({.what = "one source and a mixture are given",
                  .where = "[data]",
@@ -201,7 +201,7 @@ DataSet DataSet::Open(const DataOptions& options) {
   }
   DataSet data;
   Opener opener(options, data);
-  opener.FindVocabulary(sources);
+  opener.FindVocabulary(sources, load_tokenizer);
   for (const SourceOptions& source : sources) opener.Add(source);
   const std::vector<uint64_t> shares = SharesOf(sources, data.train);
   for (size_t i = 0; i < shares.size(); ++i) data.train[i].share = shares[i];

@@ -12,7 +12,7 @@
 #include "data/documents.h"
 #include "data/samples.h"
 #include "data/token_formats.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer_loader.h"
 
 namespace sandglass {
 
@@ -60,7 +60,8 @@ struct DataOptions : SourceOptions {
     });
     field("sources", self.sources, "a mixture instead of path: [[data.sources]] tables");
     field("tokenizer", self.tokenizer,
-          "tokenizer.json of token files; without one they are ids only");
+          "tokenizer of token files (tokenizer.json, tiktoken, SentencePiece or GGUF); without one "
+          "they are ids only");
     field("vocabulary", self.vocabulary, "number of ids, where no tokenizer tells it");
     field("document_masking", self.document_masking,
           "attention within documents, positions restart; false: plain packing");
@@ -76,7 +77,8 @@ struct DataSet {
   std::vector<SampleSource> validation;
 
   // Throws Error for everything that can be wrong with the options and the files.
-  static DataSet Open(const DataOptions& options);
+  static DataSet Open(const DataOptions& options,
+                      const TokenizerLoader& load_tokenizer = Tokenizer::Load);
 
   // Tell whether two runs have the same data.
   std::string tokenizer_hash() const { return tokenizer ? tokenizer->hash() : ""; }

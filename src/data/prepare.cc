@@ -181,10 +181,10 @@ std::string FingerprintOf(const PrepareOptions& options, const Tokenizer& tokeni
 // One call of PrepareCorpus.
 class Preparation {
  public:
-  Preparation(const PrepareOptions& options, ProgressMode progress_mode)
+  Preparation(const PrepareOptions& options, ProgressMode progress_mode, Tokenizer tokenizer)
       : options_(options),
         progress_mode_(progress_mode),
-        tokenizer_(Tokenizer::Load(options.tokenizer)),
+        tokenizer_(std::move(tokenizer)),
         staging_(options.out, {kTrainShardName, SidecarPath(kTrainShardName), kValidationShardName,
                                SidecarPath(kValidationShardName), kTokenizerName}) {}
 
@@ -320,9 +320,10 @@ class Preparation {
 
 }  // namespace
 
-PrepareReport PrepareCorpus(const PrepareOptions& options, ProgressMode progress_mode) {
+PrepareReport PrepareCorpus(const PrepareOptions& options, ProgressMode progress_mode,
+                            const TokenizerLoader& load_tokenizer) {
   CheckOptions(options);
-  return Preparation(options, progress_mode).Run();
+  return Preparation(options, progress_mode, load_tokenizer(options.tokenizer)).Run();
 }
 
 }  // namespace sandglass

@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "data/corpus.h"
 #include "data/token_shard.h"
+#include "data/tokenizer_loader.h"
 
 namespace sandglass {
 
@@ -17,7 +18,7 @@ inline constexpr const char* kValidationShardName = "validation.bin";
 inline constexpr const char* kTokenizerName = "tokenizer.json";
 
 struct PrepareOptions {
-  std::string tokenizer;  // path of a tokenizer.json
+  std::string tokenizer;  // path
   std::string out;        // directory
   CorpusOptions corpus;
   double validation = 0.05;
@@ -29,7 +30,8 @@ struct PrepareOptions {
 
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor&& field) {
-    field("tokenizer", self.tokenizer, "the tokenizer.json to use");
+    field("tokenizer", self.tokenizer,
+          "the tokenizer to use: tokenizer.json, tiktoken, SentencePiece or GGUF");
     field("out", self.out, "directory for the token shards");
     std::remove_cvref_t<decltype(self.corpus)>::VisitFields(self.corpus, field);
     field("validation", self.validation,
@@ -65,6 +67,7 @@ struct PrepareReport {
 //
 // Throws Error for bad input, and if training or validation would be empty.
 PrepareReport PrepareCorpus(const PrepareOptions& options,
-                            ProgressMode progress_mode = ProgressMode::kAutomatic);
+                            ProgressMode progress_mode = ProgressMode::kAutomatic,
+                            const TokenizerLoader& load_tokenizer = Tokenizer::Load);
 
 }  // namespace sandglass

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "data/data_set.h"
 #include "data/samples.h"
+#include "interop/gguf_tokenizer.h"
 #include "train/checkpoint.h"
 #include "train/run_directory.h"
 
@@ -47,7 +48,7 @@ bool Names(const DataOptions& options) { return !options.path.empty() || !option
 // The first windows of the validation tokens.
 Text ValidationText(const DataOptions& options, int batch, int length, int vocabulary) {
   const std::string name = options.path.empty() ? "[[data.sources]]" : options.path;
-  const DataSet data = DataSet::Open(options);
+  const DataSet data = DataSet::Open(options, LoadAnyTokenizer);
   if (data.vocabulary > vocabulary) {
     throw Error({.what = fmt::format("the model has {} token ids, the data {}", vocabulary,
                                      data.vocabulary),
@@ -138,8 +139,9 @@ class Target {
       data.document_masking = config_.data.document_masking;
     }
     if (model.vocabulary == 0) {
-      model.vocabulary =
-          Names(data) ? static_cast<int>(DataSet::Open(data).vocabulary) : kShapeVocabulary;
+      model.vocabulary = Names(data)
+                             ? static_cast<int>(DataSet::Open(data, LoadAnyTokenizer).vocabulary)
+                             : kShapeVocabulary;
     }
     text_ = Names(data) ? ValidationText(data, options_.batch, length_, model.vocabulary)
                         : RandomTokens(int64_t{options_.batch} * length_, model.vocabulary);
