@@ -352,6 +352,89 @@ TEST_F(Cli, DataShowNamesWhatAStepReads) {
   ExpectFailure("data show run --step 0", 2, {"--step"});
 }
 
+TEST_F(Cli, DataShowFollowsWhatARunPassedOver) {
+  PrepareData();
+  Write("run.toml", kRun);
+  Output(
+      "train run.toml --out run --set train.tokens=1024 --set train.checkpoint_every=3 "
+      "--set train.spikes.z_score=1 --set train.spikes.window=3 "
+      "--set train.spikes.action=rewind --set train.spikes.max_rewinds=50 "
+      "--set optimizer.learning_rate=1e-2");
+  EXPECT_GT(Json::parse(Read("run/result.json")).at("rewinds"), 0);
+  const Json last = OutputJson("data show run --step 32 --json");
+  EXPECT_GT(last.at("passed_over"), 0);
+  EXPECT_EQ(last.at("samples")[0].at("position"), 62 + last.at("passed_over").get<int>());
+  EXPECT_NE(Output("data show run --step 32").find("passed over after loss spikes"),
+            std::string::npos);
+  Output("train run.toml --out branch --set train.tokens=1280 --set train.branch_from=run");
+  ExpectFailure("data show branch --step 3", 1, {"a branch of", "a step from 33 on", "run"});
+  EXPECT_EQ(OutputJson("data show branch --step 33 --json").at("samples")[0].at("position"),
+            64 + last.at("passed_over").get<int>());
+}
+
+TEST_F(Cli, AveragedWeightsCanBeChosen) {
+  PrepareData();
+  Write("run.toml", kRun);
+  const Json trained = OutputJson("train run.toml --out run --json --set train.average_decay=0.5");
+  EXPECT_NE(trained.at("average_validation_loss"), trained.at("validation_loss"));
+  const Json average = OutputJson("eval run --weights average --json");
+  EXPECT_NEAR(average.at("loss"), trained.at("average_validation_loss"), 1e-6);
+  EXPECT_EQ(average.at("weights"), "average");
+  EXPECT_NEAR(OutputJson("eval run --weights raw --json").at("loss"), trained.at("validation_loss"),
+              1e-6);
+  // Every verb that takes weights: what they export is what they compute with.
+  Output("export run --weights average --to hf --out hf --verify --threads 1");
+  const auto logits = [&](const std::string& model) {
+    return OutputJson("logits " + model + " --ids 1,2,3 --top 1 --threads 1 --json").at("top");
+  };
+  EXPECT_EQ(logits("run --weights average"), logits("hf"));
+  EXPECT_NE(logits("run"), logits("hf"));
+  Output("generate run --weights average --tokens 3 --threads 1");
+  ExpectFailure("logits hf --weights average --ids 1", 1, {"have no averaged weights", "hf"});
+  ExpectFailure("eval run --weights mean", 1, {"\"mean\"", "raw average"});
+  Output("train run.toml --out plain");
+  for (const std::string verb : {"eval plain", "generate plain", "logits plain --ids 1",
+                                 "export plain --to hf --out plain-hf"}) {
+    ExpectFailure(verb + " --weights average", 1,
+                  {"holds no averaged weights", "train.average_decay"});
+  }
+  EXPECT_FALSE(std::filesystem::exists(Path("plain-hf")));
+}
+
+TEST_F(Cli, AnyTokenizerPreparesDataAndReadsTokenFiles) {
+  PrepareData();
+  Write("run.toml", kRun);
+  Output("train run.toml --out run");
+  Output("export run --to gguf --out model.gguf --threads 1");
+  Output(
+      "prepare --tokenizer model.gguf --documents paragraph --validation 0.2 --out again text.txt");
+  EXPECT_EQ(Read("again/train.bin"), Read("data/train.bin"));
+  EXPECT_EQ(Read("again/validation.bin"), Read("data/validation.bin"));
+  std::filesystem::create_directory(Path("ids"));
+  for (const std::string name : {"train", "validation"}) {
+    std::filesystem::copy_file(Path("data/" + name + ".bin"), Path("ids/" + name + ".bin"));
+  }
+  Write("ids.toml",
+        std::string(kRun).replace(std::string(kRun).find("path = \"data\""), 13,
+                                  "path = \"ids/train.bin\"\nvalidation = \"ids/validation.bin\"\n"
+                                  "tokenizer = \"model.gguf\""));
+  EXPECT_GT(OutputJson("train ids.toml --out ids-run --json").at("bits_per_byte"), 0.0);
+  EXPECT_TRUE(OutputJson("data show ids.toml --step 1 --json").at("samples")[0].contains("text"));
+  EXPECT_NE(Output("eval ids-run").find("bytes of text"), std::string::npos);
+}
+
+TEST_F(Cli, TheLocaleChangesNoToken) {
+  PrepareData();
+  Write("accents.txt", "\u00e9t\u00e9 \u6f22\u5b57 \U0001F600 \u00a0 na\u00efve \u0130stanbul");
+  const std::string encode = "tokenizer encode --tokenizer t.json accents.txt";
+  const std::string ids = Output(encode);
+  for (const char* locale : {"C", "POSIX", "C.UTF-8", "tr_TR.ISO-8859-9", "nonsense"}) {
+    const Outcome outcome = Run(encode, "LC_ALL=" + std::string(locale) + " ");
+    EXPECT_EQ(outcome.status, 0) << outcome.error;
+    EXPECT_EQ(outcome.out, ids) << locale;
+  }
+}
+
 TEST_F(Cli, MixturesAndDocumentMaskingFromTheRunFile) {
   PrepareData();
   const std::string mixture = std::string(kRun).replace(

@@ -12,6 +12,8 @@
 #include "data/check.h"
 #include "data/data_set.h"
 #include "data/samples.h"
+#include "interop/gguf_tokenizer.h"
+#include "train/metrics.h"
 #include "train/run_directory.h"
 #include "train/schedule.h"
 
@@ -26,16 +28,18 @@ struct ShowFlags {
   bool json = false;
 };
 
-// The settings of a run directory, of a run file, or of a recipe's runs.
+// The settings of a run directory, of a run file, or of a recipe's runs; and what the run recorded.
 struct Order {
   DataOptions data;
   TrainOptions train;
+  RunMetrics metrics;
 };
 
 Order OrderOf(const std::string& run, const std::vector<std::string>& overrides) {
   if (std::filesystem::is_directory(run)) {
     const RunConfig config = ReadRunConfig(run);
-    return {config.data, config.train};
+    const bool recorded = std::filesystem::exists(MetricsPath(run));
+    return {config.data, config.train, recorded ? ReadMetrics(run) : RunMetrics()};
   }
   const ConfigTree tree = LoadToml(run);
   if (tree.values.contains("variant")) {
@@ -48,7 +52,20 @@ Order OrderOf(const std::string& run, const std::vector<std::string>& overrides)
   }
   const RunConfig config = RunConfig::FromTree(tree, overrides);
   config.train.Validate();
-  return {config.data, config.train};
+  return {config.data, config.train, {}};
+}
+
+// Throws Error for a step that a branch did not do itself.
+StepPosition PositionIn(const Order& order, const ShowFlags& flags) {
+  const std::vector<StepMetrics>& steps = order.metrics.steps;
+  if (!order.train.branch_from.empty() && !steps.empty() && flags.step < steps.front().step) {
+    throw Error({.what = fmt::format("step {} was done by the run that this one is a branch of",
+                                     flags.step),
+                 .where = flags.run,
+                 .expected = fmt::format("a step from {} on", steps.front().step),
+                 .remedy = "ask for it in the run of " + order.train.branch_from});
+  }
+  return PositionOf(flags.step, order.train, order.metrics);
 }
 
 // Text on one line, whatever bytes it holds.
@@ -61,10 +78,10 @@ std::string OneLine(const std::string& text) {
 void RunShow(const ShowFlags& flags) {
   Order order = OrderOf(flags.run, flags.overrides);
   if (flags.seed >= 0) order.train.seed = static_cast<uint64_t>(flags.seed);
-  const DataSet data = DataSet::Open(order.data);
+  const DataSet data = DataSet::Open(order.data, LoadAnyTokenizer);
   const int length = order.train.length;
   const TrainSamples samples(data.train, length, order.train.seed);
-  const int64_t first = SequencesBefore(order.train, flags.step);
+  const auto [first, passed_over] = PositionIn(order, flags);
   const int batch = BatchAt(order.train, flags.step);
   std::vector<std::vector<TokenId>> ids(batch, std::vector<TokenId>(length)), targets = ids;
   std::vector<std::vector<int32_t>> starts(batch, std::vector<int32_t>(length));
@@ -85,14 +102,20 @@ void RunShow(const ShowFlags& flags) {
     if (data.tokenizer) list.back()["text"] = data.tokenizer->Decode(ids[b]);
   }
   if (flags.json) {
-    const Json json = {{"step", flags.step}, {"seed", order.train.seed},     {"batch", batch},
-                       {"length", length},   {"read_seconds", read.count()}, {"samples", list}};
+    const Json json = {
+        {"step", flags.step}, {"seed", order.train.seed},     {"batch", batch},
+        {"length", length},   {"read_seconds", read.count()}, {"passed_over", passed_over},
+        {"samples", list}};
     // A sample may begin or end inside a character.
     return Print(json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n");
   }
   Print(fmt::format("step {}: {} sequences of {} tokens, seed {}, read in {:.0f} us\n",
                     WithThousands(flags.step), batch, length, order.train.seed,
                     1e6 * read.count()));
+  if (passed_over > 0) {
+    Print(fmt::format("{} sequences before it were passed over after loss spikes\n",
+                      WithThousands(passed_over)));
+  }
   for (const Json& sample : list) {
     const std::string text =
         sample.contains("text") ? OneLine(sample["text"].get<std::string>()) : sample["ids"].dump();
@@ -138,7 +161,7 @@ void RunCheck(const CheckFlags& flags) {
     options = OrderOf(flags.data, flags.overrides).data;
   }
   options.document_masking = true;  // separators must be known
-  const DataSet data = DataSet::Open(options);
+  const DataSet data = DataSet::Open(options, LoadAnyTokenizer);
   const CheckReport report = CheckData(data.train, data.validation, flags.options);
   if (flags.json) {
     return Print(ReportJson(report, flags.options)
@@ -177,7 +200,8 @@ void AddShow(CLI::App& data) {
   AddExamples(*verb, R"(
 Examples:
   sandglass data show runs/kjv-llama --step 120
-      the four sequences of step 120, as they were read
+      the four sequences of step 120, as they were read: what the run passed over after a loss
+      spike is taken into account
   sandglass data show recipes/kjv-run.toml --step 100000 --json
       a step that is still to come: the order depends on seed and position alone
 )");

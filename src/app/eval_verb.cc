@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "data/data_set.h"
 #include "eval/perplexity.h"
+#include "interop/gguf_tokenizer.h"
 #include "train/open_model.h"
 #include "train/run_directory.h"
 
@@ -23,6 +24,7 @@ struct EvalFlags {
   int length = 0;
   int batch = 8;
   int threads = 0;
+  WeightsKind weights = WeightsKind::kRaw;
   bool json = false;
 };
 
@@ -54,7 +56,7 @@ DataSet OpenData(const EvalFlags& flags) {
                  .expected = "--data, a directory that `sandglass prepare` wrote with the model's "
                              "tokenizer"});
   }
-  return DataSet::Open(options);
+  return DataSet::Open(options, LoadAnyTokenizer);
 }
 
 // The tokens must be those of the model.
@@ -76,7 +78,7 @@ void CheckTokens(const ModelSource& source, const DataSet& data) {
 }
 
 void RunEval(const EvalFlags& flags) {
-  const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote);
+  const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote, flags.weights);
   const DataSet data = OpenData(flags);
   CheckTokens(*source, data);
   const int length = LengthFor(flags, *source);
@@ -91,6 +93,7 @@ void RunEval(const EvalFlags& flags) {
   progress.Finish();
   if (flags.json) {
     return PrintJson({{"checkpoint", source->description()},
+                      {"weights", EnumName(flags.weights)},
                       {"split", flags.split},
                       {"loss", score.loss()},
                       {"perplexity", score.perplexity()},
@@ -127,12 +130,15 @@ void AddEvalVerb(CLI::App& program) {
       ->check(CLI::PositiveNumber);
   verb->add_option("--batch", flags->batch, "Windows at a time; does not change the result")
       ->check(CLI::PositiveNumber);
+  AddWeightsOption(*verb, flags->weights);
   verb->add_option("--threads", flags->threads, "Threads [all]")->check(CLI::PositiveNumber);
   verb->add_flag("--json", flags->json, "Print JSON");
   AddExamples(*verb, R"(
 Examples:
   sandglass eval runs/kjv-llama
   sandglass eval runs/kjv-llama --data data/other-text --json
+  sandglass eval runs/kjv-llama --weights average
+      the averaged weights of a run with train.average_decay
   sandglass eval models/SmolLM2.gguf --data data/kjv-smollm2
       a model of another program, on data prepared with its tokenizer
 )");

@@ -30,6 +30,7 @@ struct ExportFlags {
   std::string out;
   int64_t context = 0;
   int threads = 0;
+  WeightsKind weights = WeightsKind::kRaw;
   bool verify = false;
   bool force = false;
   bool json = false;
@@ -82,7 +83,7 @@ std::string VerificationText(const Verification& verification) {
 
 void RunExport(const ExportFlags& flags) {
   const Existing existing = flags.force ? Existing::kReplace : Existing::kRefuse;
-  const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote);
+  const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote, flags.weights);
   const ModelConfig config = source->config();
   const ExportRoute route = RouteTo(flags.to, flags.type, config);
   RequireRoute(route, flags.model);
@@ -170,6 +171,7 @@ void AddExportVerb(CLI::App& program) {
                  "Load what was written and compare logits up to position 200 before it is put in "
                  "place");
   verb->add_flag("--force", flags->force, "Replace an earlier export");
+  AddWeightsOption(*verb, flags->weights);
   verb->add_option("--threads", flags->threads, "Threads [all]")->check(CLI::PositiveNumber);
   verb->add_flag("--json", flags->json, "Print JSON");
   verb->get_option("--to")->required();

@@ -17,6 +17,7 @@ struct GenerateFlags {
   std::string prompt;
   int64_t tokens = 200;
   int threads = 0;
+  WeightsKind weights = WeightsKind::kRaw;
   SamplingOptions sampling;
   bool json = false;
 };
@@ -34,7 +35,7 @@ void RunGenerate(const GenerateFlags& flags) {
   constexpr int kPromptPiece = 64;  // tokens of the prompt that go through the model at a time
   constexpr int64_t kMaxTokens = 1 << 20;
   flags.sampling.Validate();
-  const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote);
+  const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote, flags.weights);
   const std::optional<Tokenizer> found = source->LoadTokenizer();
   if (!found) {
     throw Error({.what = "the model has no tokenizer, so it cannot be given text",
@@ -110,6 +111,7 @@ void AddGenerateVerb(CLI::App& program) {
         return text.starts_with('-') ? text + " is negative; a seed is a whole number from 0" : "";
       })
       ->capture_default_str();
+  AddWeightsOption(*verb, flags->weights);
   verb->add_option("--threads", flags->threads, "Threads [all]")->check(CLI::PositiveNumber);
   verb->add_flag("--json", flags->json, "Print JSON with text and ids");
   AddExamples(*verb, R"(

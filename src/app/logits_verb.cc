@@ -25,6 +25,7 @@ struct LogitsFlags {
   std::string gradients;
   int top = 10;
   int threads = 0;
+  WeightsKind weights = WeightsKind::kRaw;
   bool json = false;
 };
 
@@ -136,7 +137,7 @@ void WriteGradients(const LogitsFlags& flags, const ModelSource& source,
 }
 
 void RunLogits(const LogitsFlags& flags) {
-  const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote);
+  const std::unique_ptr<ModelSource> source = OpenModel(flags.model, PrintNote, flags.weights);
   const std::vector<int32_t> ids = ParseIds(flags.ids, source->config().vocabulary);
   if (!flags.gradients.empty()) return WriteGradients(flags, *source, ids);
   WriteLogits(flags, *source, ids);
@@ -161,6 +162,7 @@ void AddLogitsVerb(CLI::App& program) {
   verb->add_option("--top", flags->top, "Rows of the table of likely next ids")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  AddWeightsOption(*verb, flags->weights);
   verb->add_option("--threads", flags->threads, "Threads [all]")->check(CLI::PositiveNumber);
   verb->add_flag("--json", flags->json, "Print JSON");
   AddExamples(*verb, R"(

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "app/field_options.h"
+#include "train/checkpoint.h"
 #include "train/options.h"
 #include "train/run_directory.h"
 
@@ -13,6 +15,12 @@ inline SystemOptions SystemFor(const std::string& model, int threads) {
   SystemOptions system = IsRunDirectory(model) ? ReadRunConfig(model).system : SystemOptions();
   if (threads > 0) system.threads = threads;
   return system;
+}
+
+// --weights raw|average: those of the last step, or their average over the updates.
+inline void AddWeightsOption(CLI::App& verb, WeightsKind& weights) {
+  const FieldOptions options(verb);
+  options("weights", weights, "Weights of a run: raw, or average with train.average_decay");
 }
 
 }  // namespace sandglass

@@ -23,10 +23,11 @@ struct TrainFlags {
 };
 
 void PrintResult(const RunResult& result, const std::string& directory) {
-  if (result.skipped_steps + result.spikes > 0) {
+  const int64_t spikes = result.spikes.value_or(0);
+  if (result.skipped_steps + spikes > 0) {
     Print(fmt::format("trouble          {} steps skipped, {} loss spikes, {} rewinds\n",
-                      WithThousands(result.skipped_steps), WithThousands(result.spikes),
-                      WithThousands(result.rewinds)));
+                      WithThousands(result.skipped_steps), WithThousands(spikes),
+                      WithThousands(result.rewinds.value_or(0))));
   }
   Print(
       fmt::format("validation loss  {:.4f} nats/token   perplexity {:.3f}   {:.4f} bits/byte\n"

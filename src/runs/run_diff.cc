@@ -17,7 +17,8 @@ RunRecord ReadRun(const std::string& directory) {
 
 // What two runs never share: their names, and when they began.
 bool TellsRunsApart(const std::string& section, const std::string& key) {
-  return (section == "run" && key == "name") || (section == "info" && key == "started");
+  return (section == "run" && key == "name") ||
+         (section == "info" && (key == "started" || key == "starts"));
 }
 
 }  // namespace

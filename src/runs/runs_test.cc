@@ -2,6 +2,7 @@
 #include <sqlite3.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "base/file.h"
 #include "base/testing.h"
@@ -158,6 +159,45 @@ TEST_F(RunsTest, ADamagedRunIsListedWithTheReason) {
   EXPECT_NE(table.rows[0][1].get<std::string>().find("unknown key \"nmae\""), std::string::npos);
 }
 
+// As the first version wrote them.
+TEST_F(RunsTest, WhatOlderRunsDoNotSayIsUnknownAndNoDamage) {
+  const std::string run = WriteRun("old", 3.0);
+  Finish(run, 2.5);
+  const auto strip = [](Json values, const std::vector<std::string>& keys) {
+    for (const std::string& key : keys) values.erase(key);
+    return values;
+  };
+  WriteFileAtomically(InfoPath(run),
+                      strip(Json::parse(ReadFile(InfoPath(run))),
+                            {"build", "compiler", "host", "system", "imported_from", "starts"})
+                          .dump());
+  WriteFileAtomically(ResultPath(run), strip(Json::parse(ReadFile(ResultPath(run))),
+                                             {"spikes", "rewinds", "save_seconds",
+                                              "average_validation_loss", "average_bits_per_byte"})
+                                           .dump());
+  std::istringstream lines(ReadFile(MetricsPath(run)));
+  std::string stripped;
+  for (std::string line; std::getline(lines, line);) {
+    stripped += strip(Json::parse(line), {"sequences", "gradient_norms"}).dump() + "\n";
+  }
+  WriteFileAtomically(MetricsPath(run), stripped);
+  RunIndex index(root_, [](std::string_view) {});
+  index.Refresh(ProgressMode::kSilent);
+  const auto look = [&](const std::vector<std::string>& columns) {
+    return index.List({.columns = columns}).rows.at(0);
+  };
+  EXPECT_EQ(look({"status", "val_loss", "result.steps"}), (std::vector<Json>{"finished", 2.5, 10}));
+  for (const Json& value : look({"result.spikes", "result.rewinds", "result.save_seconds",
+                                 "info.build", "info.starts", "message"})) {
+    EXPECT_TRUE(value.is_null()) << value;
+  }
+  // What every version wrote must be there.
+  WriteFileAtomically(ResultPath(run),
+                      strip(Json::parse(ReadFile(ResultPath(run))), {"validation_loss"}).dump());
+  index.Refresh(ProgressMode::kSilent);
+  EXPECT_EQ(look({"status"}), (std::vector<Json>{"damaged"}));
+}
+
 TEST_F(RunsTest, ExpressionsThatAreNoneAreExplainedAndChangeNothing) {
   WriteRun("a", 3.0);
   const ErrorParts typo = FailureOf({.where = "vall_loss < 3"});
@@ -179,6 +219,7 @@ TEST_F(RunsTest, DifferencesNameKeysAndOutcomes) {
   const std::string b = WriteRun("b", 3.0, 8);
   Finish(a, 2.5);
   Finish(b, 2.25);
+  RecordStart(a, ReadRunInfo(a), 3);
   const RunDiff diff = DiffRuns(a, b);
   ASSERT_EQ(diff.configuration.size(), 1u);
   EXPECT_EQ(diff.configuration[0].key, "train.batch");

@@ -132,6 +132,13 @@ void LoadTensors(const std::string& path, const ParamTable& params, const SliceO
   }
 }
 
+// An average that no update has gone into yet has a file, but no values.
+bool HoldsAverage(const std::string& directory) {
+  if (!fs::exists(directory + "/" + kAverageFile)) return false;
+  const Json state = Json::parse(ReadFile(directory + "/" + kStateFile));
+  return state.value("averaged_updates", int64_t{0}) > 0;
+}
+
 }  // namespace
 
 TensorFile WeightsFileOf(const ParamTable& params) {
@@ -267,7 +274,7 @@ TrainState LoadCheckpoint(const std::string& directory, ParamTable& params, Opti
 void LoadWeights(const std::string& directory, ParamTable& params, WeightsKind kind) {
   const std::string path =
       directory + "/" + (kind == WeightsKind::kAverage ? kAverageFile : kWeightsFile);
-  if (kind == WeightsKind::kAverage && !fs::exists(path)) {
+  if (kind == WeightsKind::kAverage && !HoldsAverage(directory)) {
     throw Error({.what = "the checkpoint holds no averaged weights",
                  .where = directory,
                  .remedy = "train with train.average_decay = 0.999, say; or use the raw weights"});

@@ -129,7 +129,7 @@ struct EnumNames<WeightsKind> {
       {{WeightsKind::kRaw, "raw"}, {WeightsKind::kAverage, "average"}}};
 };
 
-// Only weights, for evaluation and generation.
+// Only weights, for evaluation and generation. Throws Error if there are none of this kind.
 void LoadWeights(const std::string& directory, ParamTable& params,
                  WeightsKind kind = WeightsKind::kRaw);
 

@@ -1,6 +1,8 @@
 #include "train/metrics.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -8,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "train/schedule.h"
 
 namespace sandglass {
 namespace {
@@ -87,6 +90,18 @@ RunMetrics ReadMetrics(const std::string& run_directory) {
   return metrics;
 }
 
+StepPosition PositionOf(int64_t step, const TrainOptions& options, const RunMetrics& metrics) {
+  StepPosition position;
+  for (const StepMetrics& recorded : metrics.steps) {
+    if (recorded.step > step) break;
+    if (recorded.sequences) {
+      position.passed_over = *recorded.sequences - SequencesBefore(options, recorded.step + 1);
+    }
+  }
+  position.first = SequencesBefore(options, step) + position.passed_over;
+  return position;
+}
+
 MetricsLog::MetricsLog(const std::string& run_directory, int64_t step)
     : path_(MetricsPath(run_directory)), events_(ContinueEvents(run_directory, step)) {
   WriteFileAtomically(path_, step > 0 ? LinesUpTo(path_, step) : "");
@@ -101,9 +116,11 @@ void MetricsLog::Add(const StepMetrics& metrics) {
   events_.Scalar(metrics.step, "train/z_loss", metrics.z_loss);
   events_.Scalar(metrics.step, "train/learning_rate", metrics.learning_rate);
   events_.Scalar(metrics.step, "train/gradient_norm", metrics.gradient_norm);
-  PerRole::VisitFields(metrics.gradient_norms, [&](const char* role, double norm, const char*) {
-    events_.Scalar(metrics.step, std::string("gradient_norm/") + role, norm);
-  });
+  if (metrics.gradient_norms) {
+    PerRole::VisitFields(*metrics.gradient_norms, [&](const char* role, double norm, const char*) {
+      events_.Scalar(metrics.step, std::string("gradient_norm/") + role, norm);
+    });
+  }
   events_.Scalar(metrics.step, "train/step_seconds", metrics.step_seconds);
   if (Clock::now() - last_flush_ >= kFlushInterval) Flush();
 }
@@ -138,6 +155,14 @@ void MetricsLog::Flush() {
   }
   events_.Flush();
   last_flush_ = Clock::now();
+}
+
+void MetricsLog::Sync() {
+  Flush();
+  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool synced = descriptor >= 0 && ::fdatasync(descriptor) == 0;
+  if (descriptor >= 0) ::close(descriptor);
+  if (!synced) throw Error({.what = "cannot write the metrics to the disk", .where = path_});
 }
 
 void MetricsLog::Write(const char* kind, Json values) {

@@ -18,13 +18,15 @@ namespace sandglass {
 // One optimizer step.
 struct StepMetrics {
   int64_t step = 0;
-  int64_t tokens = 0;     // trained on so far
-  int64_t sequences = 0;  // of the data order that were used so far
-  double loss = 0.0;      // cross-entropy, nats per token of the step's batch
-  double z_loss = 0.0;    // mean (log sum exp)^2, without its weight; apart from the loss
+  int64_t tokens = 0;  // trained on so far
+  // Of the data order that were used or passed over so far. Not known of the oldest runs, nor are
+  // the norms by kind.
+  std::optional<int64_t> sequences;
+  double loss = 0.0;    // cross-entropy, nats per token of the step's batch
+  double z_loss = 0.0;  // mean (log sum exp)^2, without its weight; apart from the loss
   double learning_rate = 0.0;
-  double gradient_norm = 0.0;  // before clipping
-  PerRole gradient_norms;      // the same by kind of parameter
+  double gradient_norm = 0.0;             // before clipping
+  std::optional<PerRole> gradient_norms;  // the same by kind of parameter
   double step_seconds = 0.0;
   bool skipped = false;  // the loss or the gradient was not finite
 
@@ -78,6 +80,17 @@ std::string MetricsPath(const std::string& run_directory);
 // All lines of a run's metrics.jsonl. A last line that was cut off by a crash is left out.
 RunMetrics ReadMetrics(const std::string& run_directory);
 
+// Where a step stands in the data order.
+struct StepPosition {
+  int64_t first = 0;        // position of its first sequence
+  int64_t passed_over = 0;  // sequences before it that no step has used, because of rewinds
+};
+
+// Of step `step` (from 1) of a run with these options and metrics: as recorded, or, of a step to
+// come, as it will be if nothing more is passed over. A branch that began its data anew has passed
+// over a negative number.
+StepPosition PositionOf(int64_t step, const TrainOptions& options, const RunMetrics& metrics);
+
 class MetricsLog {
  public:
   // Continues the log of a run that resumes after `step` (0: starts it): lines of later steps,
@@ -95,6 +108,8 @@ class MetricsLog {
   int64_t last_validation() const { return last_validation_; }
   // Makes everything visible to readers. Throws Error if the disk is full.
   void Flush();
+  // And makes the metrics (not the events) survive a power cut.
+  void Sync();
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "train/checkpoint.h"
 #include "train/run_directory.h"
 
 namespace sandglass {
@@ -16,7 +15,8 @@ namespace fs = std::filesystem;
 class Run final : public ModelSource {
  public:
   static std::unique_ptr<ModelSource> Open(const std::string& directory,
-                                           const std::function<void(std::string_view)>& report) {
+                                           const std::function<void(std::string_view)>& report,
+                                           WeightsKind weights) {
     const RunConfig config = ReadRunConfig(directory);
     const std::optional<std::string> checkpoint = FindCheckpoint(directory, report);
     if (!checkpoint) {
@@ -26,13 +26,14 @@ class Run final : public ModelSource {
     }
     const bool imported =
         IsRunDirectory(directory) && ReadRunInfo(directory).imported_from.has_value();
-    return std::unique_ptr<ModelSource>(
-        new Run({.path = directory,
-                 .config = config.model.config,
-                 .description = *checkpoint,
-                 .context_length = config.train.length,
-                 .text_start = imported ? TextStart::kAsConfigured : TextStart::kDocument},
-                *checkpoint));
+    return std::unique_ptr<ModelSource>(new Run(
+        {.path = directory,
+         .config = config.model.config,
+         .description =
+             weights == WeightsKind::kAverage ? *checkpoint + ", averaged weights" : *checkpoint,
+         .context_length = config.train.length,
+         .text_start = imported ? TextStart::kAsConfigured : TextStart::kDocument},
+        *checkpoint, weights));
   }
 
   std::optional<Tokenizer> LoadTokenizer() const override {
@@ -42,24 +43,33 @@ class Run final : public ModelSource {
 
   void LoadWeights(ParamTable& params,
                    const std::function<void(int64_t)>& progress) const override {
-    sandglass::LoadWeights(checkpoint_, params);
+    sandglass::LoadWeights(checkpoint_, params, weights_);
     RequireFinite(params, checkpoint_);
     if (progress) progress(params.elements());
   }
 
  private:
-  Run(Facts facts, std::string checkpoint)
-      : ModelSource(std::move(facts)), checkpoint_(std::move(checkpoint)) {}
+  Run(Facts facts, std::string checkpoint, WeightsKind weights)
+      : ModelSource(std::move(facts)), checkpoint_(std::move(checkpoint)), weights_(weights) {}
 
   std::string checkpoint_;
+  WeightsKind weights_;
 };
 
 }  // namespace
 
 std::unique_ptr<ModelSource> OpenModel(const std::string& path,
-                                       const std::function<void(std::string_view)>& report) {
+                                       const std::function<void(std::string_view)>& report,
+                                       WeightsKind weights) {
+  const bool run = fs::exists(ConfigPath(path));
+  if (!run && weights == WeightsKind::kAverage) {
+    throw Error({.what = "models of other programs have no averaged weights",
+                 .where = path,
+                 .expected = "the directory of a run with train.average_decay",
+                 .remedy = "use the raw weights"});
+  }
   std::unique_ptr<ModelSource> source =
-      fs::exists(ConfigPath(path)) ? Run::Open(path, report) : OpenForeignModel(path);
+      run ? Run::Open(path, report, weights) : OpenForeignModel(path);
   for (const std::string& note : source->notes()) report(note);
   return source;
 }

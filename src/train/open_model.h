@@ -9,14 +9,18 @@
 
 #include "interop/model_source.h"
 #include "model/model.h"
+#include "train/checkpoint.h"
 #include "train/options.h"
 
 namespace sandglass {
 
 // A run directory (its newest sound checkpoint; damaged ones are told to `report`), a Hugging Face
-// directory or a GGUF file. What the user should know of it is told to `report` as well.
+// directory or a GGUF file. What the user should know of it is told to `report` as well. Only runs
+// hold averaged weights: asking others for them is an Error, and loading them from a checkpoint
+// that has none.
 std::unique_ptr<ModelSource> OpenModel(const std::string& path,
-                                       const std::function<void(std::string_view)>& report);
+                                       const std::function<void(std::string_view)>& report,
+                                       WeightsKind weights = WeightsKind::kRaw);
 
 // A model ready to compute, with the weights of a source.
 struct LoadedModel {

@@ -64,6 +64,21 @@ RunInfo ReadRunInfo(const std::string& run_directory) {
   return ReadJsonFile<RunInfo>(InfoPath(run_directory));
 }
 
+void RecordStart(const std::string& run_directory, const RunInfo& info, int64_t step) {
+  RunInfo recorded = ReadRunInfo(run_directory);
+  std::vector<RunStart> starts = recorded.starts.value_or(std::vector<RunStart>());
+  std::erase_if(starts, [&](const RunStart& start) { return start.step >= step; });
+  starts.push_back({.step = step,
+                    .started = info.started,
+                    .version = info.version,
+                    .build = info.build.value_or(""),
+                    .host = info.host.value_or(""),
+                    .cpu = info.cpu,
+                    .backend = info.backend});
+  recorded.starts = std::move(starts);
+  WriteFileAtomically(InfoPath(run_directory), WriteFields(recorded).dump(2) + "\n");
+}
+
 std::optional<RunResult> FindResult(const std::string& run_directory) {
   if (!std::filesystem::exists(ResultPath(run_directory))) return std::nullopt;
   const RunResult result = ReadJsonFile<RunResult>(ResultPath(run_directory));

@@ -22,6 +22,28 @@
 
 namespace sandglass {
 
+// One start of the program: it computed the steps after `step`, up to that of the next start.
+struct RunStart {
+  int64_t step = 0;
+  std::string started;  // UTC
+  std::string version;
+  std::string build;
+  std::string host;
+  std::string cpu;
+  std::string backend;
+
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor&& field) {
+    field("step", self.step, "the steps after it were computed");
+    field("started", self.started, "UTC");
+    field("version", self.version, "of sandglass");
+    field("build", self.build, "XXH3 of the program's file");
+    field("host", self.host, "name of the machine");
+    field("cpu", self.cpu, "processor model");
+    field("backend", self.backend, "backend, instruction set, matmul library, threads");
+  }
+};
+
 // What a run ran with, recorded when it starts and checked when it is resumed.
 struct RunInfo {
   std::string version;
@@ -37,6 +59,8 @@ struct RunInfo {
   std::optional<std::string> host;
   std::optional<std::string> system;
   std::optional<std::string> imported_from;  // the model of another program that it was made of
+  // By step. What a later start did again is that one's alone.
+  std::optional<std::vector<RunStart>> starts;
 
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor&& field) {
@@ -52,6 +76,7 @@ struct RunInfo {
     field("host", self.host, "name of the machine");
     field("system", self.system, "operating system and architecture");
     field("imported_from", self.imported_from, "model of another program");
+    field("starts", self.starts, "which start computed which steps");
   }
 };
 
@@ -60,8 +85,8 @@ struct RunResult {
   int64_t steps = 0;
   int64_t tokens = 0;
   int64_t skipped_steps = 0;
-  int64_t spikes = 0;
-  int64_t rewinds = 0;
+  std::optional<int64_t> spikes;  // not known of runs from before these were counted
+  std::optional<int64_t> rewinds;
   double validation_loss = 0.0;  // nats per token, over the whole validation stream
   double perplexity = 0.0;
   double bits_per_byte = 0.0;
@@ -71,7 +96,8 @@ struct RunResult {
   std::optional<double> average_bits_per_byte;
   double tokens_per_s = 0.0;   // trained tokens over the time spent in steps
   double train_seconds = 0.0;  // in steps, without validation and saving
-  double save_seconds = 0.0;   // that training waited for checkpoints, the end aside
+  // That training waited for checkpoints, the end aside; not known of older runs.
+  std::optional<double> save_seconds;
   int64_t peak_memory_bytes = 0;
   std::string weights_hash;
 
@@ -115,6 +141,8 @@ std::string TokenizerPath(const std::string& run_directory);
 std::string ResultPath(const std::string& run_directory);
 
 RunInfo ReadRunInfo(const std::string& run_directory);
+// Adds to run.json that a program with these facts computes the steps after `step`.
+void RecordStart(const std::string& run_directory, const RunInfo& info, int64_t step);
 // Whether the directory holds a run, finished or not.
 bool IsRunDirectory(const std::string& directory);
 // Removes the files of a run, and nothing else that lies beside them.

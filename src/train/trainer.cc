@@ -18,6 +18,7 @@
 #include "data/data_set.h"
 #include "data/samples.h"
 #include "eval/perplexity.h"
+#include "interop/gguf_tokenizer.h"
 #include "train/averaging.h"
 #include "train/branch.h"
 #include "train/checkpoint.h"
@@ -107,14 +108,14 @@ std::span<int32_t> Part(std::vector<int32_t>& values, size_t begin, size_t count
 
 class Trainer {
  public:
-  Trainer(const RunConfig& config, DataSet data, std::unique_ptr<Backend> ops,
+  Trainer(const RunConfig& config, DataSet data, std::unique_ptr<Backend> ops, const RunInfo& info,
           const std::string& directory, const TrainCallbacks& callbacks);
 
   // The state in which a run begins: another run's, given weights or new ones. Touches nothing.
-  void Start(const RunInfo& info);
+  void Start();
   // Touches the run directory for the first time. Continues from its newest sound checkpoint, if it
   // has one and the run has not been started. Nothing if it was interrupted, and saved.
-  std::optional<RunResult> Run(const RunInfo& info);
+  std::optional<RunResult> Run();
 
  private:
   void Continue();
@@ -140,6 +141,7 @@ class Trainer {
 
   const RunConfig& config_;
   DataSet data_;
+  const RunInfo& info_;
   std::string directory_;
   const TrainCallbacks& callbacks_;
   int64_t steps_;
@@ -163,9 +165,10 @@ class Trainer {
 };
 
 Trainer::Trainer(const RunConfig& config, DataSet data, std::unique_ptr<Backend> ops,
-                 const std::string& directory, const TrainCallbacks& callbacks)
+                 const RunInfo& info, const std::string& directory, const TrainCallbacks& callbacks)
     : config_(config),
       data_(std::move(data)),
+      info_(info),
       directory_(directory),
       callbacks_(callbacks),
       steps_(config.Steps()),
@@ -191,10 +194,10 @@ Trainer::Trainer(const RunConfig& config, DataSet data, std::unique_ptr<Backend>
   }
 }
 
-void Trainer::Start(const RunInfo& info) {
+void Trainer::Start() {
   started_ = true;
   if (config_.train.branch_from.empty()) return Restart();
-  const BranchPoint point = FindBranchPoint(config_, info, callbacks_.note);
+  const BranchPoint point = FindBranchPoint(config_, info_, callbacks_.note);
   Restore(point.checkpoint);
   if (!point.same_data) state_.sequences = 0;
   if (state_.step < steps_) return;
@@ -219,6 +222,7 @@ void Trainer::Continue() {
 void Trainer::OpenDirectory() {
   RemovePartialCheckpoints(directory_);
   metrics_.emplace(directory_, state_.step);
+  RecordStart(directory_, info_, state_.step);
   writer_.emplace(*ops_, directory_,
                   Retention{.newest = config_.train.keep_checkpoints,
                             .every = config_.train.keep_every,
@@ -246,9 +250,9 @@ void Trainer::Restart() {
   spikes_.Restore({});
 }
 
-std::optional<RunResult> Trainer::Run(const RunInfo& info) {
+std::optional<RunResult> Trainer::Run() {
   if (!started_) Continue();
-  if (!started_) Start(info);
+  if (!started_) Start();
   OpenDirectory();
   try {
     return RunSteps();
@@ -413,6 +417,7 @@ void Trainer::Rewind() {
   state_.save_seconds = before.save_seconds;
   saved_step_ = -1;
   metrics_.emplace(directory_, state_.step);
+  RecordStart(directory_, info_, state_.step);
   callbacks_.note(fmt::format("back to step {}, and past the data of steps {} to {}", state_.step,
                               state_.step + 1, before.step));
 }
@@ -432,7 +437,7 @@ Validation Trainer::Validate(int64_t max_tokens) {
 
 void Trainer::Save() {
   if (saved_step_ == state_.step) return;
-  metrics_->Flush();  // first, so that the log is never behind a checkpoint
+  metrics_->Sync();  // first, so that no checkpoint knows of steps that the log has lost
   if (measures_memory_) {
     state_.peak_memory_bytes = std::max(state_.peak_memory_bytes, PeakMemoryBytes().value_or(0));
   }
@@ -477,7 +482,7 @@ RunResult Trainer::Result(const Validation& validation) {
 
 std::optional<RunResult> Train(const RunConfig& asked, const std::string& directory,
                                ExistingRun existing, const TrainCallbacks& callbacks) {
-  DataSet data = DataSet::Open(asked.data);
+  DataSet data = DataSet::Open(asked.data, LoadAnyTokenizer);
   const RunConfig config = Resolve(asked, data, callbacks);
   std::unique_ptr<Backend> ops = config.system.MakeBackend();
   const RunInfo info = DescribeRun(data, *ops, config.train.precision);
@@ -491,8 +496,8 @@ std::optional<RunResult> Train(const RunConfig& asked, const std::string& direct
   }
   // What cannot be trained fails here, before the directory is touched.
   const std::string tokenizer = data.tokenizer ? data.tokenizer->ToJson() : "";
-  Trainer trainer(config, std::move(data), std::move(ops), directory, callbacks);
-  if (!continues) trainer.Start(info);
+  Trainer trainer(config, std::move(data), std::move(ops), info, directory, callbacks);
+  if (!continues) trainer.Start();
   CreateDirectories(directory);
   const DirectoryLock lock(directory, "trains");
   RemoveUnfinishedFiles(directory);
@@ -502,7 +507,7 @@ std::optional<RunResult> Train(const RunConfig& asked, const std::string& direct
     WriteFileAtomically(InfoPath(directory), WriteFields(info).dump(2) + "\n");
     WriteFileAtomically(ConfigPath(directory), ToToml(WriteFields(config)));
   }
-  return trainer.Run(info);
+  return trainer.Run();
 }
 
 }  // namespace sandglass

@@ -16,8 +16,11 @@
 #include "base/interrupt.h"
 #include "base/random.h"
 #include "base/testing.h"
+#include "data/samples.h"
 #include "event.pb.h"
 #include "train/checkpoint.h"
+#include "train/import_run.h"
+#include "train/open_model.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 #include "train/testing.h"
@@ -349,6 +352,35 @@ TEST_F(TrainTest, AveragedWeightsAreScoredBesideTheRawOnes) {
   EXPECT_FALSE(plain.average_validation_loss.has_value());
 }
 
+TEST_F(TrainTest, AveragedWeightsOfACheckpointCanBeOpened) {
+  config_.train.average_decay = 0.8;
+  config_.train.checkpoint_every = 3;
+  Run("run", config_);
+  const auto weights_of = [&](WeightsKind kind) {
+    const auto source = OpenModel(root_ + "/run", callbacks_.note, kind);
+    EXPECT_EQ(source->description().ends_with(", averaged weights"), kind == WeightsKind::kAverage);
+    Model model(source->config(), {.purpose = Purpose::kEvaluate});
+    model.params().Grant(DType::kF32, false);
+    source->LoadWeights(model.params());
+    const View values = model.params().values();
+    return std::vector<float>(values.Row<float>(), values.Row<float>() + values.cols);
+  };
+  EXPECT_NE(weights_of(WeightsKind::kRaw), weights_of(WeightsKind::kAverage));
+  // Steps that were all skipped leave an average of nothing.
+  const std::string state = root_ + "/run/checkpoints/step-00000008/state.json";
+  Json values = Json::parse(ReadFile(state));
+  ASSERT_EQ(values.at("averaged_updates"), 8);
+  values["averaged_updates"] = 0;
+  WriteFileAtomically(state, values.dump());
+  Model model(ReadRunConfig(root_ + "/run").model.config, {.purpose = Purpose::kEvaluate});
+  model.params().Grant(DType::kF32, false);
+  EXPECT_EQ(sandglass::FailureOf([&] {
+              LoadWeights(root_ + "/run/checkpoints/step-00000008", model.params(),
+                          WeightsKind::kAverage);
+            }).what,
+            "the checkpoint holds no averaged weights");
+}
+
 TEST_F(TrainTest, ACoolDownFromACheckpointIsTheRunOfThatBudget) {
   config_.optimizer.schedule = Schedule::kWsd;
   config_.optimizer.cooldown_steps = 2;
@@ -398,6 +430,25 @@ TEST_F(TrainTest, ARunMayStartFromGivenWeights) {
   EXPECT_EQ(FailureOf("both", config_).what, "two beginnings are given");
 }
 
+TEST_F(TrainTest, WeightsAloneStartARunButDoNotContinueOne) {
+  Run("first", config_);
+  ImportRun(*OpenModel(root_ + "/first", callbacks_.note), root_ + "/imported");
+  config_.model = ReadRunConfig(root_ + "/imported").model;
+  config_.train.branch_from = root_ + "/imported";
+  const ErrorParts parts = FailureOf("branch", config_);
+  EXPECT_EQ(parts.what, "the checkpoint holds weights alone, so no run can go on from it");
+  EXPECT_NE(parts.remedy.find("train.initial_weights"), std::string::npos);
+  EXPECT_FALSE(fs::exists(root_ + "/branch"));
+  // As the remedy says: new moments, and the weights where they were.
+  config_.train.branch_from.clear();
+  config_.train.initial_weights = root_ + "/imported";
+  Run("tuned", config_);
+  config_.train.initial_weights = root_ + "/first";
+  Run("tuned-from-the-run", config_);
+  EXPECT_EQ(FindResult(root_ + "/tuned")->weights_hash,
+            FindResult(root_ + "/tuned-from-the-run")->weights_hash);
+}
+
 TEST_F(TrainTest, ABranchOnOtherDataReadsItFromTheBeginning) {
   config_.train.checkpoint_every = 4;
   Run("base", config_);
@@ -405,7 +456,9 @@ TEST_F(TrainTest, ABranchOnOtherDataReadsItFromTheBeginning) {
   config_.train.branch_from = root_ + "/base/checkpoints/step-00000004";
   Run("branch", config_);
   EXPECT_TRUE(Noted("the training data is another"));
-  EXPECT_EQ(ReadMetrics(root_ + "/branch").steps.front().sequences, 4);
+  const RunMetrics metrics = ReadMetrics(root_ + "/branch");
+  EXPECT_EQ(metrics.steps.front().sequences, 4);
+  EXPECT_EQ(PositionOf(5, config_.train, metrics).first, 0);
 }
 
 TEST_F(TrainTest, ASpikeRewindsToTheLastDueCheckpointAndPastTheData) {
@@ -434,6 +487,72 @@ TEST_F(TrainTest, ASpikeRewindsToTheLastDueCheckpointAndPastTheData) {
   config_.train.spikes.action = SpikeAction::kNote;
   EXPECT_GT(Run("noted", config_)->spikes, 0);
   EXPECT_EQ(Run("noted", config_)->rewinds, 0);
+}
+
+// The weights stay as they were drawn, so the loss of a step tells which text it had.
+TEST_F(TrainTest, PositionsAfterARewindAreThoseOfTheTextThatWasRead) {
+  config_.train.tokens = 24 * 4 * 16;
+  config_.train.checkpoint_every = 3;
+  config_.optimizer.learning_rate_factors = PerRole::All(0.0);
+  config_.train.spikes = {
+      .z_score = 1.2, .window = 3, .action = SpikeAction::kRewind, .max_rewinds = 50};
+  const RunResult result = *Run("run", config_);
+  ASSERT_GT(result.rewinds, 0);
+  const RunMetrics metrics = ReadMetrics(root_ + "/run");
+  const TokenShard shard(root_ + "/data/train.bin");
+  const TrainSamples samples(shard, 16, config_.train.seed);
+  const auto ops = config_.system.MakeBackend();
+  Model model(ReadRunConfig(root_ + "/run").model.config,
+              {.purpose = Purpose::kTrain, .batch = 4, .length = 16});
+  model.Allocate(*ops);
+  model.params().Initialize(config_.train.seed);
+  std::vector<int32_t> ids(4 * 16), targets(4 * 16);
+  for (const StepMetrics& step : metrics.steps) {
+    const StepPosition position = PositionOf(step.step, config_.train, metrics);
+    EXPECT_EQ(position.first, (step.step - 1) * 4 + position.passed_over);
+    for (int b = 0; b < 4; ++b) {
+      samples.Fill(position.first + b, std::span(ids).subspan(size_t(b) * 16, 16),
+                   std::span(targets).subspan(size_t(b) * 16, 16), {});
+    }
+    const LossSums sums = model.LossAndGradients({4, 16, ids, targets}, 1.0 / 64);
+    EXPECT_NEAR(sums.cross_entropy / 64, step.loss, 1e-6) << "step " << step.step;
+  }
+  // A step to come lies behind all that was passed over.
+  EXPECT_EQ(PositionOf(25, config_.train, metrics).first, metrics.steps.back().sequences);
+  EXPECT_GT(PositionOf(25, config_.train, metrics).passed_over, 0);
+  // What a rewind did again was computed by the start that did it.
+  const std::vector<RunStart> starts = *ReadRunInfo(root_ + "/run").starts;
+  for (size_t i = 1; i < starts.size(); ++i) EXPECT_LT(starts[i - 1].step, starts[i].step);
+}
+
+TEST_F(TrainTest, EveryStartIsRecordedWithTheStepsItComputed) {
+  config_.train.checkpoint_every = 3;
+  RunUntil(2, "run", config_);
+  RunUntil(5, "run", config_);
+  const auto steps = [&] {
+    const RunInfo info = ReadRunInfo(root_ + "/run");
+    std::vector<int64_t> out;
+    for (const RunStart& start : *info.starts) out.push_back(start.step);
+    return out;
+  };
+  EXPECT_EQ(steps(), (std::vector<int64_t>{0, 2}));
+  // Another build did the steps so far.
+  RunInfo info = ReadRunInfo(root_ + "/run");
+  EXPECT_EQ(info.starts->back().build, *info.build);
+  EXPECT_EQ(info.starts->back().host, *info.host);
+  EXPECT_EQ(info.starts->back().backend, info.backend);
+  for (RunStart& start : *info.starts) start.build = "0123456789abcdef";
+  WriteFileAtomically(InfoPath(root_ + "/run"), WriteFields(info).dump());
+  RunUntil(6, "run", config_);
+  EXPECT_EQ(steps(), (std::vector<int64_t>{0, 2, 5}));
+  // As after a kill: the checkpoint of step 6 is lost, so the steps behind 3 are done again.
+  fs::remove_all(root_ + "/run/checkpoints/step-00000006");
+  fs::remove_all(root_ + "/run/checkpoints/step-00000005");
+  Run("run", config_);
+  EXPECT_EQ(steps(), (std::vector<int64_t>{0, 2, 3}));
+  info = ReadRunInfo(root_ + "/run");
+  EXPECT_EQ(info.starts->at(1).build, "0123456789abcdef");
+  EXPECT_EQ(info.starts->at(2).build, *info.build);
 }
 
 TEST_F(TrainTest, AHandEditedRunFileIsNotContinued) {
@@ -473,11 +592,11 @@ TEST_F(TrainTest, GradientNormsOfTheGroupsMakeUpTheGlobalOne) {
   Run("run", config_);
   for (const StepMetrics& step : ReadMetrics(root_ + "/run").steps) {
     double sum = 0;
-    PerRole::VisitFields(step.gradient_norms,
+    PerRole::VisitFields(*step.gradient_norms,
                          [&](const char*, double norm, const char*) { sum += norm * norm; });
     EXPECT_NEAR(std::sqrt(sum), step.gradient_norm, 1e-12);
-    EXPECT_GT(step.gradient_norms.attention, 0);
-    EXPECT_EQ(step.gradient_norms.qk_norm, 0);  // the model has none
+    EXPECT_GT(step.gradient_norms->attention, 0);
+    EXPECT_EQ(step.gradient_norms->qk_norm, 0);  // the model has none
   }
 }
 

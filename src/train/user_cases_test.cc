@@ -78,7 +78,7 @@ TEST_F(UserCases, EveryEpochCoversAllSamplesOnceInTheSameOrderHoweverTheRunIsCut
   std::vector<std::set<int64_t>> seen(3);
   for (size_t i = 0; i < 30; ++i) {
     EXPECT_EQ(pieces.steps[i].loss, whole.steps[i].loss) << "step " << i + 1;
-    const SampleRef sample = samples.At(pieces.steps[i].sequences - 1);
+    const SampleRef sample = samples.At(*pieces.steps[i].sequences - 1);
     seen[i / 10].insert(sample.sample);
   }
   for (const std::set<int64_t>& epoch : seen) EXPECT_EQ(epoch.size(), 10u);
