@@ -13,6 +13,8 @@ class Settings:
 
     cache_type: int | None = None
     flash_attention: bool = True
+    threads: int = 1
+    all_logits: bool = True  # of every position, not only of the last of each call
 
 
 EXACT = Settings(cache_type=llama_cpp.GGML_TYPE_F32, flash_attention=False)
@@ -26,12 +28,12 @@ def loaded(path, settings: Settings, context: int = 512):
         n_ctx=context,
         n_batch=context,
         n_ubatch=context,
-        n_threads=1,
-        n_threads_batch=1,
+        n_threads=settings.threads,
+        n_threads_batch=settings.threads,
         type_k=settings.cache_type,
         type_v=settings.cache_type,
         flash_attn=settings.flash_attention,
-        logits_all=True,
+        logits_all=settings.all_logits,
         verbose=False,
     )
     try:

@@ -4,7 +4,8 @@
 #   peers/run.sh                    everything (about half an hour on two cores)
 #   peers/run.sh PART...            reference, transformers, llama_cpp, vllm, smollm2 or tokenizers
 #   peers/run.sh golden             writes the golden files of the default tests again
-#   peers/run.sh bench [OPTION...]  training steps beside PyTorch's (on a quiet machine)
+#   peers/run.sh bench train        training steps beside PyTorch's (on a quiet machine)
+#   peers/run.sh bench decode       reading a prompt and generating beside llama.cpp's
 #
 # Needs build/release/sandglass (or $SANDGLASS). The first call makes the Python environments, see
 # setup.sh.
@@ -17,11 +18,16 @@ python=$place/main/bin/python
 export PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 
 case ${1:-} in
-  golden | bench)
-    what=$1
+  golden)
     shift
-    [[ $what == bench ]] && exec "$python" bench_train.py "$@"
     exec "$python" make_golden.py "$@"
+    ;;
+  bench)
+    if [[ ! -f bench_${2:-}.py ]]; then
+      echo "peers/run.sh: bench what? train or decode" >&2
+      exit 2
+    fi
+    exec "$python" "bench_$2.py" "${@:3}"
     ;;
 esac
 
