@@ -75,14 +75,18 @@ void PrintTable(const Planned& planned, double flop_per_s) {
     rows.push_back({fmt::format("time at {:.4g} FLOP/s", flop_per_s),
                     [&](Price p) { return Days(p.days(flop_per_s)); }});
   }
+  rows.push_back({"memory: weights, f32", [&](Price p) { return bytes(p.memory.weights); }});
+  if (planned.prices.front().memory.operands > 0) {
+    rows.push_back({"  rounded to bf16", [&](Price p) { return bytes(p.memory.operands); }});
+  }
   const std::vector<Row> memory = {
-      {"memory: weights, f32", [&](Price p) { return bytes(p.memory.weights); }},
       {"  gradients", [&](Price p) { return bytes(p.memory.gradients); }},
       {"  optimizer", [&](Price p) { return bytes(p.memory.optimizer); }},
       {"  averaged weights", [&](Price p) { return bytes(p.average_bytes); }},
       {fmt::format("  activations of {} x {}", planned.train.effective_micro_batch(),
                    count(planned.train.length)),
        [&](Price p) { return bytes(p.memory.activations); }},
+      {"  the program and its libraries", [&](Price) { return bytes(kProgramBytes); }},
       {"  copy for background saves", [&](Price p) { return bytes(p.snapshot_bytes); }},
       {"memory in all", [&](Price p) { return bytes(p.memory_bytes()); }}};
   rows.insert(rows.end(), memory.begin(), memory.end());
@@ -120,10 +124,12 @@ Json ToJson(const Planned& planned, double flop_per_s) {
                 {"flops", price.flops()},
                 {"memory_bytes",
                  {{"weights", price.memory.weights},
+                  {"operands", price.memory.operands},
                   {"gradients", price.memory.gradients},
                   {"optimizer", price.memory.optimizer},
                   {"average", price.average_bytes},
                   {"activations", price.memory.activations},
+                  {"program", kProgramBytes},
                   {"snapshot", price.snapshot_bytes},
                   {"total", price.memory_bytes()}}}};
     if (flop_per_s > 0) run["days"] = price.days(flop_per_s);

@@ -15,6 +15,7 @@
 #include "interop/targets.h"
 #include "plan/count.h"
 #include "plan/solver.h"
+#include "train/options.h"
 
 namespace sandglass {
 namespace {
@@ -49,6 +50,8 @@ struct Arguments {
   std::optional<QkNorm> qk_norm;
   int batch = 8;
   int length = 1024;
+  Precision precision = Precision::kF32;
+  Recompute recompute = Recompute::kCheap;
   bool json = false;
   double flop_per_s = 0.0;
   std::vector<std::string> overrides;
@@ -154,7 +157,7 @@ std::vector<Row> RowsFor(const Capacity& capacity) {
   const auto bytes = [](double value) { return HumanBytes(value); };
   const auto ratio = [](double value) { return fmt::format("{:.3f}", value); };
   using Costs = const ShapeCosts&;
-  return {
+  std::vector<Row> rows = {
       {"Parameters", nullptr, nullptr},
       {"attention", [](Costs c) -> double { return c.parameters.attention; }, whole},
       {"FFN", [](Costs c) -> double { return c.parameters.ffn; }, whole},
@@ -177,12 +180,19 @@ std::vector<Row> RowsFor(const Capacity& capacity) {
       {"AdamW moments", [](Costs c) -> double { return c.memory.optimizer; }, bytes},
       {fmt::format("activations, batch {} x {}", capacity.batch, WithThousands(capacity.length)),
        [](Costs c) -> double { return c.memory.activations; }, bytes},
+      {"the program and its libraries", [](Costs) -> double { return kProgramBytes; }, bytes},
       {"training in all", [](Costs c) -> double { return c.memory.total(); }, bytes},
       {"Proportions", nullptr, nullptr},
       {"d_model / L", [](Costs c) { return c.ratios.width_to_depth; }, ratio},
       {"d_h / d_model", [](Costs c) { return c.ratios.ffn_to_model; }, ratio},
       {"attention / matrices", [](Costs c) { return c.ratios.attention_share; }, ratio},
   };
+  if (capacity.rounds_activations()) {
+    const auto after = std::ranges::find(rows, "weights, f32", &Row::label) + 1;
+    rows.insert(after, {"weights rounded to bf16",
+                        [](Costs c) -> double { return c.memory.operands; }, bytes});
+  }
+  return rows;
 }
 
 // "  +0.293 %", how far `value` lies from `first`.
@@ -244,9 +254,11 @@ Json CostsJson(const ShapeCosts& costs, const Capacity& capacity) {
         {"f32", KvCacheBytesPerToken(shape, DType::kF32)}}},
       {"training_bytes",
        {{"weights", costs.memory.weights},
+        {"operands", costs.memory.operands},
         {"gradients", costs.memory.gradients},
         {"optimizer", costs.memory.optimizer},
         {"activations", costs.memory.activations},
+        {"program", kProgramBytes},
         {"total", costs.memory.total()}}},
       {"d_model_per_layer", costs.ratios.width_to_depth},
       {"d_h_per_d_model", costs.ratios.ffn_to_model},
@@ -257,7 +269,10 @@ Json CostsJson(const ShapeCosts& costs, const Capacity& capacity) {
 void PlanShapes(const Arguments& arguments) {
   // Keeps every count of bytes within 64 bits.
   constexpr int64_t kMaxTokens = int64_t{1} << 24;
-  const Capacity capacity{.batch = arguments.batch, .length = arguments.length};
+  const Capacity capacity{.batch = arguments.batch,
+                          .length = arguments.length,
+                          .recompute = arguments.recompute,
+                          .activations = ActivationType(Resolve(arguments.precision, PrintNote))};
   if (capacity.batch < 1 || capacity.length < 1 || capacity.tokens() > kMaxTokens) {
     throw Error({.what = fmt::format("a batch of {} sequences of {} tokens", capacity.batch,
                                      capacity.length),
@@ -418,6 +433,10 @@ void AddPlanVerb(CLI::App& program) {
   model_options("tied", arguments->tied, "one matrix for input and output embeddings");
   model_options("batch", arguments->batch, "sequences per batch, for activations");
   model_options("length", arguments->length, "tokens per sequence, for activations and FLOPs");
+  model_options("precision", arguments->precision,
+                "of training, for memory: auto, f32, bf16 [f32]");
+  model_options("recompute", arguments->recompute,
+                "what is computed again, for memory: nothing, cheap, layer [cheap]");
 
   CLI::App& search = *verb.add_option_group("Search");
   const PlanOptions search_options(search);

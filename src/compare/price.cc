@@ -12,7 +12,8 @@ TrainingPrice PriceOf(const RunConfig& config) {
   const Capacity capacity{.purpose = Purpose::kTrain,
                           .batch = train.effective_micro_batch(),
                           .length = train.length,
-                          .recompute = config.system.recompute};
+                          .recompute = config.system.recompute,
+                          .activations = ActivationType(Resolve(train.precision, [](auto) {}))};
   config.Validate();
   const Model model(model_config, capacity);
   const ParamTable& params = model.params();
@@ -24,10 +25,8 @@ TrainingPrice PriceOf(const RunConfig& config) {
       .steps = config.Steps(),
       .length = train.length,
       .flops_per_token = static_cast<double>(CountFlops(model_config, train.length).training),
-      .memory = {.weights = slab_bytes,
-                 .gradients = slab_bytes,
-                 .optimizer = OptimizerBytes(params, config.optimizer, capacity.dtype),
-                 .activations = model.memory().total_bytes()}};
+      .memory = CountTrainingMemory(model_config, capacity)};
+  price.memory.optimizer = OptimizerBytes(params, config.optimizer, capacity.dtype);
   price.sequences = SequencesBefore(train, price.steps + 1);
   if (train.average_decay > 0) price.average_bytes = slab_bytes;
   if (config.system.background_saves) {

@@ -41,8 +41,11 @@ int64_t KvCacheBytesPerToken(const Shape& shape, DType dtype) {
 
 TrainingMemory CountTrainingMemory(const ModelConfig& config, const Capacity& capacity) {
   const Model model(config, capacity);
-  const int64_t slab_bytes = model.params().slab_elements() * SizeOf(capacity.dtype);
+  const int64_t elements = model.params().slab_elements();
+  const int64_t slab_bytes = elements * SizeOf(capacity.dtype);
   return {.weights = slab_bytes,
+          .operands =
+              capacity.rounds_activations() ? elements * SizeOf(capacity.activation_dtype()) : 0,
           .gradients = slab_bytes,
           .optimizer = 2 * slab_bytes,
           .activations = model.memory().total_bytes()};

@@ -45,13 +45,21 @@ FlopCounts CountFlops(const ModelConfig& config, int64_t length);
 // Bytes that one more position adds to the cache of keys and values, all layers.
 int64_t KvCacheBytesPerToken(const Shape& shape, DType dtype);
 
-// Bytes to train a model with AdamW in the capacity's element type.
+// What the program takes whatever it trains, in bytes: pages of its code and libraries (12 MiB),
+// and what matrix products pack their factors into on two threads. By measurement, see "Memory" in
+// docs/performance.md.
+inline constexpr int64_t kProgramBytes = int64_t{22} << 20;
+
+// Bytes to train a model with AdamW in the capacity's element types.
 struct TrainingMemory {
   int64_t weights = 0;
+  int64_t operands = 0;  // weights rounded to the type of the activations, where that is another
   int64_t gradients = 0;
   int64_t optimizer = 0;    // two moments per parameter
   int64_t activations = 0;  // everything else that the model books for the capacity's batch
-  int64_t total() const { return weights + gradients + optimizer + activations; }
+  int64_t total() const {
+    return weights + operands + gradients + optimizer + activations + kProgramBytes;
+  }
 };
 
 // Declares the model without allocating it. Throws Error if the configuration is impossible.

@@ -112,11 +112,24 @@ TEST(CountTrainingMemory, IsWhatTheModelBooks) {
   const TrainingMemory memory = CountTrainingMemory(config, capacity);
   // Gains and matrices here are whole cache lines: no padding between them.
   EXPECT_EQ(memory.weights, 4 * CountParameters(config).total());
+  EXPECT_EQ(memory.operands, 0);
   EXPECT_EQ(memory.gradients, memory.weights);
   EXPECT_EQ(memory.optimizer, 2 * memory.weights);
   EXPECT_EQ(memory.activations, Model(config, capacity).memory().total_bytes());
   EXPECT_GT(CountTrainingMemory(config, {.batch = 4, .length = 32}).activations,
             memory.activations);
+  EXPECT_EQ(memory.total(),
+            16 * CountParameters(config).total() + memory.activations + kProgramBytes);
+}
+
+TEST(CountTrainingMemory, InBF16WeightsLieThereTwice) {
+  const ModelConfig config = Llama("L2-d64-a4x16-f2x48", 1000);
+  const Capacity capacity{.batch = 2, .length = 32, .activations = DType::kBF16};
+  const TrainingMemory memory = CountTrainingMemory(config, capacity);
+  EXPECT_EQ(memory.weights, 4 * CountParameters(config).total());
+  EXPECT_EQ(memory.operands, 2 * CountParameters(config).total());
+  EXPECT_LT(memory.activations,
+            CountTrainingMemory(config, {.batch = 2, .length = 32}).activations);
 }
 
 TEST(Ratios, OfTheHourglass) {

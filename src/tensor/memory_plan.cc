@@ -32,18 +32,19 @@ void MemoryPlan::Book(View& view, int64_t rows, int64_t cols, DType dtype, Lifet
 }
 
 AlignedBytes::AlignedBytes(int64_t size_bytes) : size_bytes_(size_bytes) {
-  // Two megabytes is the size of a huge page: fewer TLB misses in the large slabs.
+  // Two megabytes is the size of a huge page: fewer TLB misses in the large slabs. What does not
+  // fill the last one stays in ordinary pages.
   constexpr int64_t kHugePageBytes = int64_t{2} << 20;
-  const int64_t alignment = size_bytes >= kHugePageBytes ? kHugePageBytes : kAlignmentBytes;
-  const int64_t rounded = std::max(alignment, RoundUp(size_bytes, alignment));
-  auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
-  if (data == nullptr) {
+  const int64_t in_huge_pages = size_bytes / kHugePageBytes * kHugePageBytes;
+  const int64_t alignment = in_huge_pages > 0 ? kHugePageBytes : kAlignmentBytes;
+  void* data = nullptr;
+  if (::posix_memalign(&data, alignment, std::max<int64_t>(1, size_bytes)) != 0) {
     throw Error({.what = "not enough memory for " + HumanBytes(static_cast<double>(size_bytes)),
                  .remedy = "use a smaller batch or model, or close other programs"});
   }
-  if (alignment == kHugePageBytes) ::madvise(data, rounded, MADV_HUGEPAGE);
-  std::memset(data, 0, rounded);
-  data_.reset(data);
+  data_.reset(static_cast<std::byte*>(data));
+  if (in_huge_pages > 0) ::madvise(data, in_huge_pages, MADV_HUGEPAGE);
+  std::memset(data, 0, size_bytes);
 }
 
 void AlignedBytes::Free::operator()(std::byte* data) const { std::free(data); }
