@@ -28,7 +28,9 @@ TEST(PaperRecipes, HaveThePublishedSizesAndSteps) {
     EXPECT_EQ(prices[0].parameters.matrices(), published.conventional);
     EXPECT_EQ(prices[1].parameters.matrices(), published.hourglass);
     for (const TrainingPrice& price : prices) {
-      if (published.steps > 0) EXPECT_EQ(price.steps, published.steps);
+      if (published.steps > 0) {
+        EXPECT_EQ(price.steps, published.steps);
+      }
       EXPECT_EQ(price.config.vocabulary, 100'278);
       // About 20 tokens per non-embedding parameter.
       EXPECT_NEAR(price.tokens() / static_cast<double>(price.parameters.non_embedding()), 20.0,

@@ -521,12 +521,22 @@ TEST_F(TrainTest, PositionsAfterARewindAreThoseOfTheTextThatWasRead) {
   EXPECT_EQ(PositionOf(25, config_.train, metrics).first, metrics.steps.back().sequences);
   EXPECT_GT(PositionOf(25, config_.train, metrics).passed_over, 0);
   // What a rewind did again was computed by the start that did it.
+  int64_t last_rewind = 0;
+  for (int64_t step = 2; step <= 24; ++step) {
+    const auto passed_over = [&](int64_t at) {
+      return PositionOf(at, config_.train, metrics).passed_over;
+    };
+    if (passed_over(step) != passed_over(step - 1)) last_rewind = step - 1;
+  }
   const std::vector<RunStart> starts = *ReadRunInfo(root_ + "/run").starts;
+  EXPECT_EQ(starts.back().step, last_rewind);
   for (size_t i = 1; i < starts.size(); ++i) EXPECT_LT(starts[i - 1].step, starts[i].step);
 }
 
 TEST_F(TrainTest, EveryStartIsRecordedWithTheStepsItComputed) {
   config_.train.checkpoint_every = 3;
+  RunUntil(2, "run", config_);
+  fs::remove_all(root_ + "/run/checkpoints");  // as after a kill: begun anew
   RunUntil(2, "run", config_);
   RunUntil(5, "run", config_);
   const auto steps = [&] {
