@@ -120,6 +120,7 @@ class Trainer {
  private:
   void Continue();
   void OpenDirectory();
+  void RecordStart();
   void Restore(const std::string& checkpoint);
   // New or given weights, and nothing learnt.
   void Restart();
@@ -155,6 +156,7 @@ class Trainer {
   EvalWindows validation_;
   TrainState state_;
   bool started_ = false;
+  int64_t start_step_ = 0;  // this process has computed the steps behind it
   int64_t saved_step_ = -1;
   bool measures_memory_ = false;
   std::vector<int32_t> ids_;      // [batch, length]
@@ -222,7 +224,7 @@ void Trainer::Continue() {
 void Trainer::OpenDirectory() {
   RemovePartialCheckpoints(directory_);
   metrics_.emplace(directory_, state_.step);
-  RecordStart(directory_, info_, state_.step);
+  RecordStart();
   writer_.emplace(*ops_, directory_,
                   Retention{.newest = config_.train.keep_checkpoints,
                             .every = config_.train.keep_every,
@@ -230,6 +232,12 @@ void Trainer::OpenDirectory() {
                   config_.system.background_saves ? SaveMode::kBackground : SaveMode::kForeground);
   // A branch has a checkpoint of its own from the start and needs its source no longer.
   if (state_.step > 0) Save();
+}
+
+// That this process computes the steps from here on.
+void Trainer::RecordStart() {
+  start_step_ = state_.step;
+  sandglass::RecordStart(directory_, info_, start_step_);
 }
 
 void Trainer::Restore(const std::string& checkpoint) {
@@ -417,7 +425,7 @@ void Trainer::Rewind() {
   state_.save_seconds = before.save_seconds;
   saved_step_ = -1;
   metrics_.emplace(directory_, state_.step);
-  RecordStart(directory_, info_, state_.step);
+  if (state_.step < start_step_) RecordStart();
   callbacks_.note(fmt::format("back to step {}, and past the data of steps {} to {}", state_.step,
                               state_.step + 1, before.step));
 }
