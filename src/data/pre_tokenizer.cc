@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "base/error.h"
+#include "data/split_patterns.h"
 #include "data/unicode.h"
 
 namespace sandglass {
@@ -114,10 +115,9 @@ std::shared_ptr<pcre2_real_code_8> Compile(const std::string& regex, const std::
 std::string_view SplitRegex(SplitPattern pattern) {
   switch (pattern) {
     case SplitPattern::kGpt2:
-      return R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+      return kGpt2Regex;
     case SplitPattern::kCl100k:
-      return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
-             R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+      return kCl100kRegex;
   }
   SANDGLASS_CHECK(false, "unknown split pattern");
 }

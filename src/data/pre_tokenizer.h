@@ -19,9 +19,8 @@ struct pcre2_real_jit_stack_8;
 
 namespace sandglass {
 
-// The two patterns that new tokenizers are trained with.
-//   gpt2    contractions, words, numbers and punctuation, each with one leading space
-//   cl100k  also any case of the contractions, numbers in groups of three, line ends apart
+// The two patterns that new tokenizers are trained with: kGpt2Regex and kCl100kRegex of
+// split_patterns.h.
 enum class SplitPattern { kGpt2, kCl100k };
 
 std::string_view SplitRegex(SplitPattern pattern);

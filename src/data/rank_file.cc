@@ -8,22 +8,10 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "data/split_patterns.h"
 
 namespace sandglass {
 namespace {
-
-constexpr std::string_view kCl100kRegex =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
-    R"(\s+\z|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwenRegex =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
-    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kO200kRegex =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // The names in order from `first` on, each `name` with {} counting from 0.
 void AddNumbered(RankFileKind& kind, std::string_view name, int from, int count) {
@@ -37,7 +25,7 @@ void AddNames(RankFileKind& kind, TokenId first, std::initializer_list<const cha
 }
 
 RankFileKind Llama3() {
-  RankFileKind kind{.name = "Llama 3", .regex = std::string(SplitRegex(SplitPattern::kCl100k))};
+  RankFileKind kind{.name = "Llama 3", .regex = std::string(kCl100kRegex)};
   AddNames(kind, 128000,
            {"<|begin_of_text|>", "<|end_of_text|>", "<|reserved_special_token_0|>",
             "<|reserved_special_token_1|>", "<|finetune_right_pad_id|>", "<|step_id|>",
@@ -78,7 +66,7 @@ RankFileKind Llama4() {
 
 RankFileKind Qwen() {
   RankFileKind kind{
-      .name = "Qwen", .regex = std::string(kQwenRegex), .normalization = Normalization::kNfc};
+      .name = "Qwen", .regex = std::string(kQwen2Regex), .normalization = Normalization::kNfc};
   AddNames(kind, 151643, {"<|endoftext|>", "<|im_start|>", "<|im_end|>"});
   AddNumbered(kind, "<|extra_{}|>", 0, 205);
   return kind;
@@ -86,7 +74,7 @@ RankFileKind Qwen() {
 
 // The known kinds by number of ranks.
 const std::vector<std::pair<size_t, RankFileKind>>& KnownKinds() {
-  const std::string gpt2(SplitRegex(SplitPattern::kGpt2));
+  const std::string gpt2(kGpt2Regex);
   static const std::vector<std::pair<size_t, RankFileKind>> kinds = {
       {50256, {"r50k_base", gpt2, Normalization::kNone, {{"<|endoftext|>", 50256}}}},
       {50280, {"p50k_base", gpt2, Normalization::kNone, {{"<|endoftext|>", 50256}}}},

@@ -1,5 +1,6 @@
 #include "data/scanners.h"
 
+#include "data/split_patterns.h"
 #include "data/unicode.h"
 
 namespace sandglass {
@@ -81,12 +82,10 @@ size_t Contraction(const Text& text, size_t at) {
 }
 
 enum class LineEnds { kAsSpace, kApart };
-enum class TrailingSpace { kByLines, kTogether };
 
 // The end of the white space at `at`, which leaves one character for the word that follows. Line
-// ends kApart: a piece ends with the last of them; trailing space kTogether: not at the end of the
-// text.
-template <LineEnds line_ends, TrailingSpace trailing>
+// ends kApart: a piece ends with the last of them.
+template <LineEnds line_ends>
 size_t WhiteSpace(const Text& text, size_t at) {
   size_t end = at;
   size_t last = at;             // where the last character begins
@@ -95,12 +94,11 @@ size_t WhiteSpace(const Text& text, size_t at) {
     if (line_ends == LineEnds::kApart && text.IsLineEnd(end)) behind_line_end = end + 1;
     last = end;
   }
-  if (trailing == TrailingSpace::kTogether && text.AtEnd(end)) return end;
   if (behind_line_end > at) return behind_line_end;
   return text.AtEnd(end) || last == at ? end : last;
 }
 
-// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// kGpt2Regex.
 size_t ScanGpt2(const char* data, size_t at, size_t end) {
   const Text text(data, end);
   if (const size_t contraction = Contraction<Case::kExact>(text, at); contraction > at) {
@@ -110,7 +108,7 @@ size_t ScanGpt2(const char* data, size_t at, size_t end) {
   for (const ClassSet set : {kLetters, kNumbers, kRest}) {
     if (text.Is(word, set)) return text.Run(text.After(word), set);
   }
-  return WhiteSpace<LineEnds::kAsSpace, TrailingSpace::kByLines>(text, at);
+  return WhiteSpace<LineEnds::kAsSpace>(text, at);
 }
 
 // Up to `most` numbers.
@@ -138,9 +136,8 @@ size_t Punctuation(const Text& text, size_t at) {
   return end;
 }
 
-// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,N}| ?[^\s\p{L}\p{N}]+[\r\n]*|
-// \s*[\r\n]+|\s+(?!\S)|\s+
-template <int most_numbers, TrailingSpace trailing>
+// kCl100kRegex (up to three numbers) and kQwen2Regex (one).
+template <int most_numbers>
 size_t ScanCl100k(const char* data, size_t at, size_t end) {
   const Text text(data, end);
   if (const size_t contraction = Contraction<Case::kAny>(text, at); contraction > at) {
@@ -152,7 +149,7 @@ size_t ScanCl100k(const char* data, size_t at, size_t end) {
     return text.Run(text.After(word), kLetters);
   }
   if (const size_t marks = Punctuation<Closing::kLineEnds>(text, at); marks > at) return marks;
-  return WhiteSpace<LineEnds::kApart, trailing>(text, at);
+  return WhiteSpace<LineEnds::kApart>(text, at);
 }
 
 // [heads]*[tails]+ as a backtracking matcher finds it; `at` if there is no match.
@@ -187,7 +184,7 @@ size_t CasedWord(const Text& text, size_t at) {
 
 enum class Contractions { kWithWord, kNone };
 
-// o200k and its relatives, spelled out at kO200k below.
+// kO200kRegex and kTekkenRegex.
 template <Contractions contractions, int most_numbers>
 size_t ScanO200k(const char* data, size_t at, size_t end) {
   const Text text(data, end);
@@ -198,10 +195,10 @@ size_t ScanO200k(const char* data, size_t at, size_t end) {
   if (const size_t marks = Punctuation<Closing::kLineEndsAndSlashes>(text, at); marks > at) {
     return marks;
   }
-  return WhiteSpace<LineEnds::kApart, TrailingSpace::kByLines>(text, at);
+  return WhiteSpace<LineEnds::kApart>(text, at);
 }
 
-// \p{N} and \p{N}{1,3} by themselves.
+// kNumberRegex and kThreeNumbersRegex.
 template <int most_numbers>
 size_t ScanNumbers(const char* data, size_t at, size_t end) {
   const Text text(data, end);
@@ -209,37 +206,15 @@ size_t ScanNumbers(const char* data, size_t at, size_t end) {
   return text.Run(at, kAll & ~kNumbers);
 }
 
-#define SANDGLASS_HEAD R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
-#define SANDGLASS_TAIL R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
-#define SANDGLASS_CONTRACTION R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
-#define SANDGLASS_O200K_END R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
-#define SANDGLASS_CL100K_END R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
-
 constexpr NamedScanner kScanners[] = {
-    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", ScanGpt2},
-    {SANDGLASS_CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})" SANDGLASS_CL100K_END,
-     ScanCl100k<3, TrailingSpace::kByLines>},
-    {SANDGLASS_CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})" SANDGLASS_CL100K_END,
-     ScanCl100k<1, TrailingSpace::kByLines>},
-    {SANDGLASS_CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
-                           R"(\s+\z|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     ScanCl100k<3, TrailingSpace::kTogether>},
-    {SANDGLASS_HEAD "*" SANDGLASS_TAIL "+" SANDGLASS_CONTRACTION "?|" SANDGLASS_HEAD
-                    "+" SANDGLASS_TAIL "*" SANDGLASS_CONTRACTION
-                    R"(?|\p{N}{1,3})" SANDGLASS_O200K_END,
-     ScanO200k<Contractions::kWithWord, 3>},
-    {SANDGLASS_HEAD "*" SANDGLASS_TAIL "+|" SANDGLASS_HEAD "+" SANDGLASS_TAIL
-                    R"(*|\p{N})" SANDGLASS_O200K_END,
-     ScanO200k<Contractions::kNone, 1>},
-    {R"(\p{N})", ScanNumbers<1>},
-    {R"(\p{N}{1,3})", ScanNumbers<3>},
+    {kGpt2Regex, ScanGpt2},
+    {kCl100kRegex, ScanCl100k<3>},
+    {kQwen2Regex, ScanCl100k<1>},
+    {kO200kRegex, ScanO200k<Contractions::kWithWord, 3>},
+    {kTekkenRegex, ScanO200k<Contractions::kNone, 1>},
+    {kNumberRegex, ScanNumbers<1>},
+    {kThreeNumbersRegex, ScanNumbers<3>},
 };
-
-#undef SANDGLASS_HEAD
-#undef SANDGLASS_TAIL
-#undef SANDGLASS_CONTRACTION
-#undef SANDGLASS_O200K_END
-#undef SANDGLASS_CL100K_END
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "data/split_patterns.h"
 #include "data/unicode.h"
 
 namespace sandglass {
@@ -243,12 +244,13 @@ void Parser::ParsePreTokenizer(dom::element pre_tokenizer) {
       }
       byte_level_ = true;
       if (!IsFalse(Get(part, "use_regex"))) {
-        spec_.splits.emplace_back(SplitRegex(SplitPattern::kGpt2));
+        spec_.splits.emplace_back(kGpt2Regex);
       }
     } else if (type == "Split") {
       ParseSplit(part);
     } else if (type == "Digits") {
-      spec_.splits.emplace_back(IsTrue(Get(part, "individual_digits")) ? R"(\p{N})" : R"(\p{N}+)");
+      spec_.splits.emplace_back(IsTrue(Get(part, "individual_digits")) ? kNumberRegex
+                                                                       : R"(\p{N}+)");
     } else if (type == "Metaspace") {
       ParseMetaspace(part);
     } else {
@@ -630,8 +632,7 @@ std::string Formatter::Normalizer() const {
 std::string Formatter::PreTokenizer() const {
   std::vector<std::string> parts;
   if (spec_.symbols == Symbols::kBytes) {
-    const bool gpt2 =
-        !spec_.splits.empty() && spec_.splits.back() == SplitRegex(SplitPattern::kGpt2);
+    const bool gpt2 = !spec_.splits.empty() && spec_.splits.back() == kGpt2Regex;
     for (const std::string& regex : spec_.splits) {
       if (!gpt2 || &regex != &spec_.splits.back()) parts.push_back(Split(regex));
     }

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "data/rank_file.h"
 #include "data/sentencepiece_model.h"
+#include "data/split_patterns.h"
 #include "data/testing.h"
 #include "data/token_shard.h"
 #include "data/tokenizer.h"
@@ -39,11 +40,8 @@ Tokenizer KindOf(const std::string& name) {
 }
 
 TokenizerSpec SmallRankFile() {
-  const RankFileKind kind{.name = "small",
-                          .regex = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)"
-                                   R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+\z|\s*[\r\n]+|)"
-                                   R"(\s+(?!\S)|\s+)",
-                          .special = {{"<|endoftext|>", 720}}};
+  const RankFileKind kind{
+      .name = "small", .regex = std::string(kCl100kRegex), .special = {{"<|endoftext|>", 720}}};
   return ParseRankFile(ReadFile(TestData("small.tiktoken")), kind, "small.tiktoken");
 }
 

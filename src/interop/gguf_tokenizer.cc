@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "data/sentencepiece_model.h"
+#include "data/split_patterns.h"
 #include "data/tokenizer_json.h"
 #include "data/unicode.h"
 
@@ -15,29 +16,9 @@ namespace sandglass {
 namespace {
 
 // Patterns as the original tokenizers have them; llama.cpp writes some in other words.
-constexpr std::string_view kNumber = R"(\p{N})";
-constexpr std::string_view kThreeNumbers = R"(\p{N}{1,3})";
-constexpr std::string_view kGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kCl100k =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
-    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
-    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kQwen35 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
     R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kO200k =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kTekken =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
-    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kCjk = "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+";
 constexpr std::string_view kDeepSeekV3 =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
@@ -62,41 +43,41 @@ const std::vector<PreTokenizerKind>& KnownKinds() {
   using enum WholePieces;
   // The first of those that cut alike is the one that is written.
   static const std::vector<PreTokenizerKind> kinds = {
-      {"gpt-2", {kGpt2}},
-      {"phi-2", {kGpt2}},
-      {"mpt", {kGpt2}},
-      {"olmo", {kGpt2}},
-      {"jais", {kGpt2}},
-      {"exaone4", {kGpt2}},
-      {"mellum", {kGpt2}},
-      {"smollm", {kNumber, kGpt2}},
-      {"starcoder", {kNumber, kGpt2}},
-      {"refact", {kNumber, kGpt2}},
-      {"command-r", {kNumber, kGpt2}},
-      {"codeshell", {kNumber, kGpt2}},
-      {"exaone", {kNumber, kGpt2}},
-      {"minerva-7b", {kNumber, kGpt2}},
-      {"dbrx", {kCl100k}},
-      {"smaug-bpe", {kCl100k}},
-      {"chatglm-bpe", {kCl100k}},
-      {"llama-bpe", {kCl100k}, kLookUp, true},
-      {"llama3", {kCl100k}, kLookUp, true},
-      {"llama-v3", {kCl100k}, kLookUp, true},
-      {"falcon3", {kCl100k}, kLookUp, true},
-      {"falcon-h1", {kCl100k}, kLookUp, true},
-      {"lfm2", {kCl100k}, kLookUp, true},
-      {"glm4", {kCl100k}, kLookUp},
-      {"qwen2", {kQwen2}},
-      {"deepseek-r1-qwen", {kQwen2}},
-      {"stablelm2", {kQwen2}},
-      {"megrez", {kQwen2}},
+      {"gpt-2", {kGpt2Regex}},
+      {"phi-2", {kGpt2Regex}},
+      {"mpt", {kGpt2Regex}},
+      {"olmo", {kGpt2Regex}},
+      {"jais", {kGpt2Regex}},
+      {"exaone4", {kGpt2Regex}},
+      {"mellum", {kGpt2Regex}},
+      {"smollm", {kNumberRegex, kGpt2Regex}},
+      {"starcoder", {kNumberRegex, kGpt2Regex}},
+      {"refact", {kNumberRegex, kGpt2Regex}},
+      {"command-r", {kNumberRegex, kGpt2Regex}},
+      {"codeshell", {kNumberRegex, kGpt2Regex}},
+      {"exaone", {kNumberRegex, kGpt2Regex}},
+      {"minerva-7b", {kNumberRegex, kGpt2Regex}},
+      {"dbrx", {kCl100kRegex}},
+      {"smaug-bpe", {kCl100kRegex}},
+      {"chatglm-bpe", {kCl100kRegex}},
+      {"llama-bpe", {kCl100kRegex}, kLookUp, true},
+      {"llama3", {kCl100kRegex}, kLookUp, true},
+      {"llama-v3", {kCl100kRegex}, kLookUp, true},
+      {"falcon3", {kCl100kRegex}, kLookUp, true},
+      {"falcon-h1", {kCl100kRegex}, kLookUp, true},
+      {"lfm2", {kCl100kRegex}, kLookUp, true},
+      {"glm4", {kCl100kRegex}, kLookUp},
+      {"qwen2", {kQwen2Regex}},
+      {"deepseek-r1-qwen", {kQwen2Regex}},
+      {"stablelm2", {kQwen2Regex}},
+      {"megrez", {kQwen2Regex}},
       {"qwen35", {kQwen35}},
-      {"gpt-4o", {kO200k}},
-      {"llama4", {kO200k}},
-      {"tekken", {kTekken}, kLookUp, true},
-      {"deepseek-v3", {kThreeNumbers, kCjk, kDeepSeekV3}},
-      {"deepseek-coder", {kLineEnd, kSpacedLetters, kSpacedPunctuation, kEastAsian, kNumber}},
-      {"falcon", {kFalcon, kGpt2, kThreeDigits}},
+      {"gpt-4o", {kO200kRegex}},
+      {"llama4", {kO200kRegex}},
+      {"tekken", {kTekkenRegex}, kLookUp, true},
+      {"deepseek-v3", {kThreeNumbersRegex, kCjk, kDeepSeekV3}},
+      {"deepseek-coder", {kLineEnd, kSpacedLetters, kSpacedPunctuation, kEastAsian, kNumberRegex}},
+      {"falcon", {kFalcon, kGpt2Regex, kThreeDigits}},
   };
   return kinds;
 }
