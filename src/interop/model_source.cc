@@ -33,20 +33,6 @@ struct StoredTensor {
 };
 using StoredTensors = std::map<std::string, StoredTensor>;
 
-std::string_view TypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return "F32";
-    case DType::kF64:
-      return "F64";
-    case DType::kBF16:
-      return "BF16";
-    case DType::kF16:
-      return "F16";
-  }
-  return "?";
-}
-
 // The types of the matrices, the most frequent (by elements) first.
 std::string TypesOf(const StoredTensors& tensors) {
   std::map<std::string_view, int64_t> elements;
@@ -178,7 +164,7 @@ class HuggingFaceModel final : public ForeignModel {
       tensors[name] = {
           .shape = tensor.entry->shape,
           .file = tensor.file->path(),
-          .type = TypeName(tensor.entry->dtype),
+          .type = NameOf(tensor.entry->dtype),
           .read = [tensor](std::span<float> out) { tensor.file->ReadF32(*tensor.entry, out); }};
     }
     Facts facts{

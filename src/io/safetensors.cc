@@ -25,20 +25,6 @@ constexpr uint64_t kLengthBytes = 8;
 // The format's own limit on the header.
 constexpr uint64_t kMaximumHeaderBytes = 100'000'000;
 
-const char* NameOf(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return "F32";
-    case DType::kF64:
-      return "F64";
-    case DType::kBF16:
-      return "BF16";
-    case DType::kF16:
-      return "F16";
-  }
-  return "?";
-}
-
 [[noreturn]] void Fail(const std::string& path, const std::string& what) {
   throw Error({.what = "not a sound safetensors file: " + what,
                .where = path,

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "base/error.h"
 #include "tensor/bf16.h"
@@ -14,6 +15,21 @@ enum class DType : uint8_t { kF32, kF64, kBF16, kF16 };
 
 constexpr int64_t SizeOf(DType dtype) {
   return dtype == DType::kF64 ? 8 : dtype == DType::kF32 ? 4 : 2;
+}
+
+// As safetensors and other programs spell it.
+constexpr std::string_view NameOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "F32";
+    case DType::kF64:
+      return "F64";
+    case DType::kBF16:
+      return "BF16";
+    case DType::kF16:
+      return "F16";
+  }
+  SANDGLASS_CHECK(false, "unknown element type");
 }
 
 template <class T>
