@@ -11,9 +11,6 @@
 namespace sandglass {
 namespace {
 
-// SentencePiece's mark for a space, U+2581. Text that holds it means a space by it.
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
-
 // Below this many symbols looking through all of them beats keeping a heap.
 constexpr size_t kShortPiece = 48;
 
@@ -53,63 +50,64 @@ std::vector<TokenId> Encoder::EncodeWithEnds(std::string_view text, SpecialNames
   return ids;
 }
 
-void Encoder::Encode(std::string_view text, std::vector<TokenId>& ids, SpecialNames names) {
-  const Tokenizer::Names& finders =
-      names == SpecialNames::kText ? tokenizer_.text_names_ : tokenizer_.all_names_;
+namespace {
+
+// Calls `on_text` with the stretches of `text` between the names that the reader finds in it, and
+// where each begins, and `on_name` with the ids of the names, from left to right.
+void ForEachStretch(const NameFinder& finder, std::string_view text, SpecialNames names,
+                    const auto& on_text, const auto& on_name) {
+  NameReader reader(finder, text, names);
   size_t done = 0;
-  while (done < text.size()) {
-    const auto name = finders.raw.Find(text, done);
-    const size_t end = name ? name->begin : text.size();
-    EncodeStretch(text.substr(done, end - done), done == 0 ? Place::kFirst : Place::kLater,
-                  finders.normalized, ids);
-    if (!name) return;
-    ids.push_back(name->id);
+  while (const auto name = reader.Next()) {
+    if (done < name->begin) on_text(text.substr(done, name->begin - done), done);
+    on_name(name->id);
     done = name->end;
   }
+  if (done < text.size()) on_text(text.substr(done), done);
+}
+
+}  // namespace
+
+void Encoder::Encode(std::string_view text, std::vector<TokenId>& ids, SpecialNames names) {
+  ForEachStretch(
+      tokenizer_.raw_names_, text, names,
+      [&](std::string_view stretch, size_t begin) {
+        EncodeStretch(stretch, begin == 0 ? Place::kFirst : Place::kLater, names, ids);
+      },
+      [&](TokenId id) { ids.push_back(id); });
 }
 
 // Text without names to be found before normalization.
-void Encoder::EncodeStretch(std::string_view text, Place place, const NameFinder& names,
+void Encoder::EncodeStretch(std::string_view text, Place place, SpecialNames names,
                             std::vector<TokenId>& ids) {
   const TokenizerSpec& spec = tokenizer_.spec();
-  if (text.empty()) return;
   if (spec.normalization != Normalization::kNone) {
     normalized_.clear();
     Normalize(text, spec.normalization, normalized_);
     text = normalized_;
   }
-  if (spec.symbols == Symbols::kCharacters) {
-    spaced_.clear();
-    if (spec.leading_space == LeadingSpace::kAlways) spaced_ += ' ';
-    for (size_t mark; (mark = text.find(kSpaceMark)) != std::string_view::npos;) {
-      spaced_ += text.substr(0, mark);
-      spaced_ += ' ';
-      text.remove_prefix(mark + kSpaceMark.size());
-    }
-    spaced_ += text;
+  if (spec.blanks_in_normalized_text() == Blanks::kMarks) {
+    spaced_ = SpacesForMarks(text);
+    if (spec.leading_space == LeadingSpace::kAlways) spaced_.insert(0, 1, ' ');
     text = spaced_;
   }
-  size_t done = 0;
-  while (done < text.size()) {
-    const auto name = names.Find(text, done);
-    const size_t end = name ? name->begin : text.size();
-    EncodeNormalized(text.substr(done, end - done), done == 0 ? place : Place::kLater, ids);
-    if (!name) return;
-    ids.push_back(name->id);
-    done = name->end;
-  }
+  ForEachStretch(
+      tokenizer_.normalized_names_, text, names,
+      [&](std::string_view stretch, size_t begin) {
+        EncodeNormalized(stretch, begin == 0 ? place : Place::kLater, ids);
+      },
+      [&](TokenId id) { ids.push_back(id); });
 }
 
 void Encoder::EncodeNormalized(std::string_view text, Place place, std::vector<TokenId>& ids) {
-  if (text.empty()) return;
-  const LeadingSpace leading = tokenizer_.spec().leading_space;
-  std::string with_space;
-  if (text[0] != ' ' && (leading == LeadingSpace::kUnlessSpace ||
-                         (leading == LeadingSpace::kFirstUnlessSpace && place == Place::kFirst))) {
-    with_space.reserve(1 + text.size());
-    with_space += ' ';
-    with_space += text;
-    text = with_space;
+  const TokenizerSpec& spec = tokenizer_.spec();
+  if (spec.symbols == Symbols::kCharacters && spec.blanks_in_normalized_text() == Blanks::kSpaces) {
+    const bool wants_space =
+        spec.leading_space == LeadingSpace::kUnlessSpace ||
+        (spec.leading_space == LeadingSpace::kFirstUnlessSpace && place == Place::kFirst);
+    spaced_ = SpacesForMarks(text);
+    if (wants_space && !spaced_.starts_with(' ')) spaced_.insert(0, 1, ' ');
+    text = spaced_;
   }
   pieces_.Start(text);
   while (const auto piece = pieces_.Next()) EncodePiece(*piece, ids);

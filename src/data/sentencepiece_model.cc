@@ -16,18 +16,6 @@
 namespace sandglass {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
-
-std::string WithSpaces(std::string_view piece) {
-  std::string text;
-  for (size_t mark; (mark = piece.find(kSpaceMark)) != std::string_view::npos;) {
-    text += piece.substr(0, mark);
-    text += ' ';
-    piece.remove_prefix(mark + kSpaceMark.size());
-  }
-  return text += piece;
-}
-
 // An expression that matches any of `names`, the longest first.
 std::string AnyOf(std::vector<std::string> names) {
   std::ranges::sort(names, [](const std::string& a, const std::string& b) {
@@ -70,7 +58,7 @@ TokenizerSpec SpecOfScoredPieces(const std::vector<ScoredPiece>& pieces, Leading
       Fail(fmt::format("piece {} is not valid UTF-8", id), where);
     }
     if (std::isnan(score)) Fail(fmt::format("piece {} has a score that is no number", id), where);
-    std::string text = WithSpaces(piece);
+    std::string text = SpacesForMarks(piece);
     switch (type) {
       case PieceType::kNormal:
         may_merge[id] = true;
@@ -100,6 +88,10 @@ TokenizerSpec SpecOfScoredPieces(const std::vector<ScoredPiece>& pieces, Leading
         break;
       }
       case PieceType::kUnused:
+        if (user_defined == UserDefined::kApart) {  // fills up the vocabulary of a GGUF
+          text.clear();
+          break;
+        }
         Fail(fmt::format("piece {} (\"{}\") is marked unused, which is not supported", id, piece),
              where);
       default:

@@ -25,9 +25,9 @@ struct ScoredPiece {
   PieceType type = PieceType::kNormal;
 };
 
-// How user-defined pieces are found.
-//   kInPlace   as part of the text around them (SentencePiece)
-//   kApart     as added tokens, behind which text begins anew (llama.cpp)
+// How user-defined pieces are found, and what an unused one is.
+//   kInPlace   as part of the text around them; refused (SentencePiece)
+//   kApart     as added tokens, behind which text begins anew; an id without a token (llama.cpp)
 enum class UserDefined { kInPlace, kApart };
 
 // A spec that merges as SentencePiece does: the two neighbours first whose joined piece has the

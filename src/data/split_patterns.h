@@ -1,5 +1,5 @@
 // Regular expressions by which tokenizers in use cut text into the pieces that merges never cross,
-// each with where it comes from. Those here have scanners (scanners.h) or more than one user.
+// each with where it comes from. Those here have scanners (scanners.h) or several users.
 #pragma once
 
 #include <string_view>
@@ -45,5 +45,8 @@ inline constexpr std::string_view kTekkenRegex =
 // first cut.
 inline constexpr std::string_view kNumberRegex = R"(\p{N})";
 inline constexpr std::string_view kThreeNumbersRegex = R"(\p{N}{1,3})";
+
+// Hugging Face's pre-tokenizer Metaspace with split: before every space.
+inline constexpr std::string_view kEachSpaceRegex = " [^ ]*|[^ ]+";
 
 }  // namespace sandglass

@@ -44,7 +44,27 @@ TokenId FindSeparator(const TokenizerSpec& spec) {
   return -1;
 }
 
+std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  for (size_t at; (at = text.find(from)) != std::string_view::npos;) {
+    out += text.substr(0, at);
+    out += to;
+    text.remove_prefix(at + from.size());
+  }
+  return out += text;
+}
+
 }  // namespace
+
+std::string SpacesForMarks(std::string_view text) { return ReplaceAll(text, kSpaceMark, " "); }
+
+std::string MarksForSpaces(std::string_view text) { return ReplaceAll(text, " ", kSpaceMark); }
+
+Blanks TokenizerSpec::blanks_in_normalized_text() const {
+  const bool by_normalizer =
+      leading_space == LeadingSpace::kNone || leading_space == LeadingSpace::kAlways;
+  return symbols == Symbols::kCharacters && by_normalizer ? Blanks::kMarks : Blanks::kSpaces;
+}
 
 const AddedToken* TokenizerSpec::FindAdded(TokenId id) const {
   const auto found = std::ranges::lower_bound(added, id, {}, &AddedToken::id);
@@ -125,18 +145,22 @@ void Tokenizer::IndexCharacters(const std::string& where) {
 }
 
 void Tokenizer::IndexNames() {
-  for (const AddedToken& added : spec_.added) {
+  const Blanks blanks = spec_.blanks_in_normalized_text();
+  normalized_names_ = NameFinder(blanks);
+  const auto add = [&](const AddedToken& added) {
     std::string name = spec_.tokens[added.id];
     if (added.normalized) {
       std::string normal;
       Normalize(name, spec_.normalization, normal);
-      if (spec_.leading_space == LeadingSpace::kAlways) normal.insert(0, 1, ' ');
-      name = std::move(normal);
+      name = blanks == Blanks::kMarks ? SpacesForMarks(normal) : normal;
+      if (spec_.leading_space == LeadingSpace::kAlways) name.insert(0, 1, ' ');
     }
-    if (name.empty()) continue;
-    for (Names* names : {&text_names_, &all_names_}) {
-      if (added.special && names == &text_names_) continue;
-      (added.normalized ? names->normalized : names->raw).Add(name, added.id);
+    if (!name.empty()) (added.normalized ? normalized_names_ : raw_names_).Add(name, added);
+  };
+  // Special tokens first: of names that are the same once normalized theirs counts.
+  for (const bool special : {true, false}) {
+    for (const AddedToken& added : spec_.added) {
+      if (added.special == special) add(added);
     }
   }
 }

@@ -51,15 +51,12 @@ enum class Symbols { kBytes, kCharacters };
 //   kFirstUnlessSpace   as kUnlessSpace, and only at the very beginning
 enum class LeadingSpace { kNone, kAlways, kUnlessSpace, kFirstUnlessSpace };
 
-// A token with a name that stands for itself.
-struct AddedToken {
-  TokenId id = 0;
-  // Special tokens have no text: their names become ids only on request. The others are text that
-  // always becomes this one token.
-  bool special = true;
-  // Looked for in normalized text rather than in the text as it is.
-  bool normalized = false;
-};
+// SentencePiece's mark for a space, U+2581. Text that holds it means a space by it.
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
+
+// `text` with a space for each mark, and with a mark for each space.
+std::string SpacesForMarks(std::string_view text);
+std::string MarksForSpaces(std::string_view text);
 
 struct TokenizerSpec {
   Symbols symbols = Symbols::kBytes;
@@ -77,6 +74,10 @@ struct TokenizerSpec {
   // Special tokens that the tokenizer is configured to put around a text (BOS, EOS).
   std::vector<TokenId> begin;
   std::vector<TokenId> end;
+
+  // What spaces are where names are looked for in normalized text: the normalizer has turned them
+  // into marks already, or the pre-tokenizer will (a leading space of its own tells).
+  Blanks blanks_in_normalized_text() const;
 
   const AddedToken* FindAdded(TokenId id) const;  // null if it is none
   bool IsAdded(TokenId id) const { return FindAdded(id) != nullptr; }
@@ -151,11 +152,6 @@ class Tokenizer {
 
  private:
   friend class Encoder;
-  // The names to look for in text as it is, and those to look for once it is normalized.
-  struct Names {
-    NameFinder raw;
-    NameFinder normalized;
-  };
 
   void IndexTokens(const std::string& where);
   void IndexCharacters(const std::string& where);
@@ -175,12 +171,9 @@ class Tokenizer {
   std::unordered_map<uint32_t, TokenId> character_tokens_;  // with kCharacters; by code point
   MergeTable merges_;
   std::unordered_map<std::string_view, TokenId> whole_pieces_;  // filled for kLookUp; keys in spec_
-  Names text_names_;                                            // names that are always ids
-  Names all_names_;                                             // with those of special tokens
+  NameFinder raw_names_;                                        // to be found in text as it is
+  NameFinder normalized_names_;                                 // to be found once it is normalized
 };
-
-// What the name of a special token in a text means.
-enum class SpecialNames { kText, kIds };
 
 // Encodes with one thread's working memory and a cache of the words it has met.
 class Encoder {
@@ -217,7 +210,7 @@ class Encoder {
   };
   enum class Place { kFirst, kLater };
 
-  void EncodeStretch(std::string_view text, Place place, const NameFinder& names,
+  void EncodeStretch(std::string_view text, Place place, SpecialNames names,
                      std::vector<TokenId>& ids);
   void EncodeNormalized(std::string_view text, Place place, std::vector<TokenId>& ids);
   void EncodePiece(std::string_view piece, std::vector<TokenId>& ids);

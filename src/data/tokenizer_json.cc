@@ -50,22 +50,6 @@ const ByteAlphabet& Alphabet() {
   return alphabet;
 }
 
-// SentencePiece's mark for a space.
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
-
-// How Metaspace with "split" cuts text: before every space.
-constexpr std::string_view kEachSpaceRegex = " [^ ]*|[^ ]+";
-
-std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
-  std::string out;
-  for (size_t at; (at = text.find(from)) != std::string_view::npos;) {
-    out += text.substr(0, at);
-    out += to;
-    text.remove_prefix(at + from.size());
-  }
-  return out += text;
-}
-
 // The byte that a name such as "<0x0A>" stands for.
 std::optional<unsigned char> ByteOfName(std::string_view name) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
@@ -154,6 +138,7 @@ class Parser {
   int64_t max_ids_ = 0;
   bool byte_level_ = false;    // ByteLevel among the pre-tokenizers
   bool marks_spaces_ = false;  // a normalizer or a pre-tokenizer turns spaces into marks
+  bool marks_late_ = false;    // it is a pre-tokenizer
 };
 
 TokenizerSpec Parser::Parse(std::string_view json) {
@@ -285,6 +270,7 @@ void Parser::ParseMetaspace(dom::element metaspace) {
     Fail("both a normalizer and the pre_tokenizer Metaspace are there to prepend a space");
   }
   marks_spaces_ = true;
+  marks_late_ = true;
   std::string_view scheme = Text(Get(metaspace, "prepend_scheme"));
   if (scheme.empty()) {  // as older files say it
     scheme = IsFalse(Get(metaspace, "add_prefix_space")) ? "never" : "always";
@@ -312,7 +298,7 @@ void Parser::ChooseSymbols(dom::element root) {
   }
   spec_.symbols = Symbols::kCharacters;
   // Patterns see marks; here they see the spaces themselves.
-  for (std::string& regex : spec_.splits) regex = ReplaceAll(regex, kSpaceMark, " ");
+  for (std::string& regex : spec_.splits) regex = SpacesForMarks(regex);
 }
 
 void Parser::ParseDecoder(dom::element decoder) const {
@@ -355,17 +341,18 @@ void Parser::ParseAddedTokens(dom::element root) {
         Get(token, "id").get(id) != simdjson::SUCCESS) {
       Fail("an added token lacks its content or id");
     }
-    for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
-      if (IsTrue(Get(token, flag))) {
-        Fail(fmt::format("the added token \"{}\" has {}, which is not supported", name, flag));
-      }
-    }
     const AddedToken parsed{.id = static_cast<TokenId>(id),
                             .special = IsTrue(Get(token, "special")),
-                            .normalized = IsTrue(Get(token, "normalized"))};
-    if (!parsed.special && parsed.normalized && spec_.leading_space == LeadingSpace::kAlways) {
-      Fail(fmt::format("the added token \"{}\" is looked for in text that begins with the mark for "
-                       "a space, which is not supported",
+                            .normalized = IsTrue(Get(token, "normalized")),
+                            .single_word = IsTrue(Get(token, "single_word")),
+                            .strips_left = IsTrue(Get(token, "lstrip")),
+                            .strips_right = IsTrue(Get(token, "rstrip"))};
+    const bool about_spaces = parsed.strips_left || parsed.strips_right ||
+                              SpacesForMarks(name).find(' ') != std::string::npos;
+    if (parsed.normalized && about_spaces && marks_late_ &&
+        spec_.leading_space == LeadingSpace::kNone) {
+      Fail(fmt::format("the added token \"{}\" is looked for before Metaspace turns spaces into "
+                       "marks, which is not supported with prepend_scheme never",
                        name),
            "normalized false");
     }
@@ -395,8 +382,7 @@ void Parser::ParseVocabulary(dom::element root) {
       bytes_found += byte_tokens[*byte] < 0 ? 1 : 0;
       byte_tokens[*byte] = static_cast<TokenId>(id);
     } else {
-      SetToken(id, characters ? ReplaceAll(spelling, kSpaceMark, " ") : Unspell(spelling),
-               spelling);
+      SetToken(id, characters ? SpacesForMarks(spelling) : Unspell(spelling), spelling);
     }
     if (!id_of_.emplace(spelling, static_cast<TokenId>(id)).second) {
       Fail(fmt::format("the token \"{}\" is twice in the vocabulary", spelling));
@@ -575,7 +561,7 @@ class Formatter {
     const std::string& token = spec_.tokens[id];
     if (spec_.IsAdded(id)) return Quoted(token);
     if (spec_.symbols == Symbols::kBytes) return Quoted(Alphabet().Spell(token));
-    return Quoted(byte_names_[id].empty() ? ReplaceAll(token, " ", kSpaceMark) : byte_names_[id]);
+    return Quoted(byte_names_[id].empty() ? MarksForSpaces(token) : byte_names_[id]);
   }
   std::string AddedTokens() const;
   std::string Normalizer() const;
@@ -602,11 +588,12 @@ class Formatter {
 std::string Formatter::AddedTokens() const {
   std::string out = "[";
   const char* separator = "\n";
-  for (const auto& [id, special, normalized] : spec_.added) {
+  for (const AddedToken& token : spec_.added) {
     out += fmt::format(
-        R"({}{{"id": {}, "content": {}, "single_word": false, "lstrip": false, "rstrip": false, )"
+        R"({}{{"id": {}, "content": {}, "single_word": {}, "lstrip": {}, "rstrip": {}, )"
         R"("normalized": {}, "special": {}}})",
-        separator, id, Quoted(spec_.tokens[id]), normalized, special);
+        separator, token.id, Quoted(spec_.tokens[token.id]), token.single_word, token.strips_left,
+        token.strips_right, token.normalized, token.special);
     separator = ",\n";
   }
   return out + "\n]";
@@ -648,8 +635,7 @@ std::string Formatter::PreTokenizer() const {
         R"({{"type": "Metaspace", "replacement": "{}", "prepend_scheme": "{}", "split": {}}})",
         kSpaceMark, spec_.leading_space == LeadingSpace::kUnlessSpace ? "always" : "first", each));
   }
-  for (const std::string& regex : splits)
-    parts.push_back(Split(ReplaceAll(regex, " ", kSpaceMark)));
+  for (const std::string& regex : splits) parts.push_back(Split(MarksForSpaces(regex)));
   return Sequence("pretokenizers", parts);
 }
 

@@ -251,6 +251,35 @@ const CharacterClass* CharacterClasses() {
   return classes.data();
 }
 
+bool IsWordCharacter(uint32_t code_point) {
+  const auto within = [code_point](uint32_t first, uint32_t last) {
+    return first <= code_point && code_point <= last;
+  };
+  switch (CharacterClasses()[code_point]) {
+    case kUpper:
+    case kTitle:
+    case kLower:
+    case kModifier:
+    case kOtherLetter:
+    case kMark:
+      return true;
+    case kNumber:
+      // Of those that were added since Unicode 14, the Kaktovik numerals alone are no digits.
+      return utf8proc_category(static_cast<utf8proc_int32_t>(code_point)) != UTF8PROC_CATEGORY_NO &&
+             !within(0x1D2C0, 0x1D2D3);
+    case kPunctuation:
+      return utf8proc_category(static_cast<utf8proc_int32_t>(code_point)) == UTF8PROC_CATEGORY_PC;
+    case kSymbol:  // letters in circles and squares
+      return within(0x24B6, 0x24E9) || within(0x1F130, 0x1F149) || within(0x1F150, 0x1F169) ||
+             within(0x1F170, 0x1F189);
+    case kOther:
+      return within(0x200C, 0x200D);  // the joiners
+    case kSpace:
+      return false;
+  }
+  return false;
+}
+
 std::string AddedSinceUnicode14(std::string_view property) {
   std::string ranges;
   for (const ClassRange& range : kAddedSince14) {

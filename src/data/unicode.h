@@ -30,6 +30,10 @@ enum class CharacterClass : uint8_t {
 // The class of every character, by code point: [0x110000].
 const CharacterClass* CharacterClasses();
 
+// Whether `\w` of the Rust regular expressions matches it: letters, marks, decimal and letter
+// numbers, connecting punctuation, and what else is Alphabetic or Join_Control.
+bool IsWordCharacter(uint32_t code_point);
+
 // The characters that Unicode 15 and 16 added to a property such as "L", "Lu" or "N", as ranges for
 // the inside of a PCRE2 character class; "" for properties that are not listed here.
 std::string AddedSinceUnicode14(std::string_view property);

@@ -59,13 +59,13 @@ def sequence(*parts):
     return {"type": "Sequence", "pretokenizers": list(parts)}
 
 
-def added(id, content, special, normalized=False):
+def added(id, content, special, normalized=False, flags=()):
     return {
         "id": id,
         "content": content,
-        "single_word": False,
-        "lstrip": False,
-        "rstrip": False,
+        "single_word": "single_word" in flags,
+        "lstrip": "lstrip" in flags,
+        "rstrip": "rstrip" in flags,
         "normalized": normalized,
         "special": special,
     }
@@ -89,8 +89,42 @@ def template(name, id):
 END = added(0, "<|endoftext|>", True)
 MARK = "\u2581"
 METASPACE = {"type": "Metaspace", "replacement": MARK}
+
+
+def flagged(first, normalized):
+    """Added tokens with every flag, from id `first` on."""
+    return [
+        added(first, "<left>", False, normalized, ["lstrip"]),
+        added(first + 1, "<right>", False, normalized, ["rstrip"]),
+        added(first + 2, "<both>", True, normalized, ["lstrip", "rstrip"]),
+        added(first + 3, "word", False, normalized, ["single_word"]),
+        added(first + 4, "one", False, normalized, ["single_word", "lstrip", "rstrip"]),
+        added(first + 5, "   ", False, normalized),
+        added(first + 6, "\u212bngstr\u00f6m", False, normalized, ["single_word"]),
+    ]
+
+
+NAMED = [added(0, "<unk>", True), added(1, "<s>", True), added(2, "</s>", True)]
 # name: (the file that is changed, the changes)
 KINDS = {
+    "flags": ("cl100k", {"added_tokens": [END, *flagged(700, False)]}),
+    "flags-nfc": (
+        "cl100k",
+        {"normalizer": {"type": "NFC"}, "added_tokens": [END, *flagged(700, True)]},
+    ),
+    "flags-llama2": ("byte_fallback", {"added_tokens": [*NAMED, *flagged(600, False)]}),
+    "flags-llama2-normalized": (
+        "byte_fallback",
+        {"added_tokens": [*NAMED, *flagged(600, True)]},
+    ),
+    "flags-metaspace": (
+        "byte_fallback",
+        {
+            "normalizer": None,
+            "pre_tokenizer": METASPACE | {"prepend_scheme": "first", "split": False},
+            "added_tokens": [*NAMED, *flagged(600, True)],
+        },
+    ),
     "qwen2": (
         "cl100k",
         {
@@ -147,10 +181,7 @@ KINDS = {
     ),
     "added-text": (
         "byte_fallback",
-        {"added_tokens": [
-            added(0, "<unk>", True), added(1, "<s>", True), added(2, "</s>", True),
-            added(600, "waters", False),
-        ]},
+        {"added_tokens": [*NAMED, added(600, "waters", False)]},
     ),
 }
 
@@ -263,6 +294,10 @@ def spelling_of_bytes():
 
 def main():
     strings = read("ids.json")["strings"][:60] + [
+        "the <left> <left>\u00a0\n<right> \t <right>in", "<right>    \t<both> the <both>",
+        "word sword words word_ (word) word\u0301 word\u2160 word\u00bd \u24d0word word\u200d word\u203f",
+        "a one two none one. \u2581one\u2581 one\U0001d2c0\U00010d40one", "<left>one\u3000<right>word",
+        "\u00c5ngstro\u0308m \u212bngstr\u00f6m \u00c5ngstr\u00f6m", "<both", "x<|endoftext|><left>",
         " In the waters", "the <tool_call>waters", "|||IP_ADDRESS||| a  b", "[INST] the [IN [/INST]",
         "\u2581the \u2581\u2581waters", "e\u0301 \u212b \ufb01 q\u0307\u0323 \u1112\u1161\u11ab",
         "camelCaseHTTPServer \u01c5x", "x \n\n ", "abc<s>waters</s> the",
@@ -281,8 +316,8 @@ def main():
             "base": base,
             "changes": changes,
             "ids": as_text,
-            # The last string alone, names of special tokens being ids, with what is put around it.
-            "parsed": parsed[-1],
+            # Names of special tokens being ids, with what is put around the text.
+            "parsed": parsed if name.startswith("flags") else parsed[-1],
             "text": tokenizer.decode(as_text[-9]),
         }
     golden["sentencepiece"] = [processor.encode(text) for text in strings]
