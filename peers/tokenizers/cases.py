@@ -15,6 +15,9 @@ from collections.abc import Callable
 PLACE = pathlib.Path(
     os.environ.get("SANDGLASS_PEERS", pathlib.Path.home() / ".cache/sandglass-peers")
 )
+PROGRAM = os.environ.get(
+    "SANDGLASS", str(pathlib.Path(__file__).resolve().parents[2] / "build/release/sandglass")
+)
 PACKAGES = {
     "litellm": "1.110.2",
     "llama-models": "0.3.0",
@@ -34,6 +37,7 @@ class Case:
     # Whether the reference is meant to agree on this text.
     comparable: Callable[[str], bool] = lambda text: True
     pattern: str = ""  # tiktoken's
+    in_gguf: bool = False  # whether `export --to gguf` has to write it
 
 
 def package(name: str) -> pathlib.Path:
@@ -145,6 +149,28 @@ def known_to_llama_cpp(text: str) -> bool:
     )
 
 
+def random_model(tokenizer: pathlib.Path, place: pathlib.Path) -> pathlib.Path:
+    """A Hugging Face directory of a tiny model with random weights and this tokenizer."""
+    import transformers
+
+    model = place / "model"
+    model.mkdir()
+    written = model / "tokenizer.json"
+    subprocess.run([PROGRAM, "tokenizer", "convert", tokenizer, "--out", written], check=True)
+    file = json.loads(written.read_text())
+    ids = [*file["model"]["vocab"].values(), *(token["id"] for token in file["added_tokens"])]
+    config = transformers.LlamaConfig(
+        vocab_size=max(ids) + 1,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        tie_word_embeddings=True,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(model)
+    return model
+
+
 def cases() -> list[Case]:
     openai = package("litellm") / "litellm/litellm_core_utils/tokenizers"
     llama = package("llama-models") / "llama_models"
@@ -168,7 +194,13 @@ def cases() -> list[Case]:
         r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     )
     found = [
-        Case(name, path, tiktoken_reference(path, pattern, *normalize), pattern=pattern)
+        Case(
+            name,
+            path,
+            tiktoken_reference(path, pattern, *normalize),
+            pattern=pattern,
+            in_gguf=name in ("p50k", "llama3", "qwen"),
+        )
         for name, path, pattern, *normalize in [
             ("p50k", openai / "ec7223a39ce59f226a68acc30dc1af2788490e15", openai_public.r50k_pat_str),
             ("cl100k", openai / "9b5ad71b2ce5302211f9c61530b329a4922fc6a4", CL100K),
@@ -189,13 +221,20 @@ def cases() -> list[Case]:
         ("mistral-v3", "mistral_instruct_tokenizer_240323.model.v3"),
         ("mistral-v7", "mistral_instruct_tokenizer_241114.model.v7"),
     ]:
-        found.append(Case(name, mistral / file, sentencepiece_reference(mistral / file)))
+        reference = sentencepiece_reference(mistral / file)
+        found.append(Case(name, mistral / file, reference, in_gguf=name == "mistral-v1"))
     for kind in GGUF_KINDS:
         path = ggufs / f"ggml-vocab-{kind}.gguf"
-        found.append(Case(f"gguf-{kind}", path, llama_cpp_reference(path), known_to_llama_cpp))
+        comparable = known_to_llama_cpp
+        if kind == "deepseek-llm":  # its pattern lists U+3000, which llama.cpp replaces before
+            comparable = lambda text: "\u3000" not in text and known_to_llama_cpp(text)  # noqa: E731
+        found.append(Case(f"gguf-{kind}", path, llama_cpp_reference(path), comparable))
     return found
 
 
-# Those without settings that lie in llama.cpp's own source (Phi-3's stripped spaces), with a token
-# for every byte of UTF-8 (not Falcon, Command R).
-GGUF_KINDS = ["gpt-2", "llama-bpe", "llama-spm", "qwen2", "qwen35", "refact", "starcoder", "mpt"]
+# All that are BPE and say how text is cut, with a token for every byte of UTF-8 (not Falcon). Not
+# BPE: bert-bge, gemma-4, nomic-bert-moe; without tokenizer.ggml.pre: aquila, gpt-neox.
+GGUF_KINDS = [
+    *["gpt-2", "llama-bpe", "llama-spm", "qwen2", "qwen35", "refact", "starcoder", "mpt", "phi-3"],
+    *["baichuan", "command-r", "deepseek-coder", "deepseek-llm"],
+]

@@ -1,7 +1,8 @@
 """The ids of every kind of tokenizer are those of the library that it comes from.
 
 Each is compared on 10,000 nasty strings and on 10 MB of real text; then the tokenizer.json that
-Sandglass writes for it, read by Hugging Face's tokenizers, and the text that the ids decode to.
+Sandglass writes for it, read by Hugging Face's tokenizers, and for some the GGUF file, read by
+llama.cpp.
 """
 
 import json
@@ -9,16 +10,21 @@ import os
 import pathlib
 import subprocess
 import sys
+import unicodedata
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from cases import cases, huggingface_reference  # noqa: E402
+from cases import (  # noqa: E402
+    PROGRAM,
+    cases,
+    huggingface_reference,
+    known_to_llama_cpp,
+    llama_cpp_reference,
+    random_model,
+)
 from strings import nasty_strings, real_text  # noqa: E402
 
-PROGRAM = os.environ.get(
-    "SANDGLASS", str(pathlib.Path(__file__).resolve().parents[2] / "build/release/sandglass")
-)
 STRINGS = int(os.environ.get("SANDGLASS_PEER_STRINGS", 10_000))
 REAL_BYTES = int(os.environ.get("SANDGLASS_PEER_BYTES", 10_000_000))
 
@@ -61,3 +67,23 @@ def test_ids(case, texts, tmp_path):
     found = differences(ours, huggingface_reference(written)()(texts), texts)
     assert not found, f"as tokenizer.json {len(found)} texts differ, such as {found[:3]}"
     assert encode(written, texts) == ours
+
+
+# Tokenizers that `export --to gguf` writes: SentencePiece's with scores, byte-level ones by the name
+# of their pattern. Mistral's later models have pieces that SentencePiece finds in place.
+@pytest.mark.parametrize("case", [c for c in cases() if c.in_gguf], ids=lambda case: case.name)
+def test_ids_through_llama_cpp(case, texts, tmp_path):
+    exported = tmp_path / "model.gguf"
+    call = [PROGRAM, "export", random_model(case.path, tmp_path), "--to", "gguf", "--out", exported]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    nfc = "give it text in NFC" in done.stderr
+    assert nfc == (case.name == "qwen")
+    texts = [
+        text
+        for text in texts
+        if known_to_llama_cpp(text) and (not nfc or unicodedata.is_normalized("NFC", text))
+    ]
+    found = differences(encode(case.path, texts), llama_cpp_reference(exported)()(texts), texts)
+    assert not found, f"{len(found)} of {len(texts)} texts differ, such as {found[:3]}"
+    assert encode(exported, texts) == encode(case.path, texts)

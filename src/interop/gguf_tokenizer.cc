@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <iterator>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +32,28 @@ constexpr std::string_view kLineEnd = R"([\r\n])";
 constexpr std::string_view kSpacedLetters = R"(\s?\p{L}+)";
 constexpr std::string_view kSpacedPunctuation = R"(\s?\p{P}+)";
 constexpr std::string_view kEastAsian = "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+";
+
+// Letters with case, as DeepSeek-LLM lists them.
+constexpr std::string_view kSpacedCasedLetters =
+    "\\s?["
+    "A-Za-z\u00B5\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u01BA\u01BC-\u01BF\u01C4-\u0293"
+    "\u0295-\u02AF\u0370-\u0373\u0376\u0377\u037B-\u037D\u037F\u0386\u0388-\u038A\u038C"
+    "\u038E-\u03A1\u03A3-\u03F5\u03F7-\u0481\u048A-\u052F\u0531-\u0556\u10A0-\u10C5"
+    "\u13A0-\u13F5\u13F8-\u13FD\u1C90-\u1CBA\u1CBD-\u1CBF\u1D00-\u1D2B\u1D6B-\u1D77"
+    "\u1D79-\u1D9A\u1E00-\u1F15\u1F18-\u1F1D\u1F20-\u1F45\u1F48-\u1F4D\u1F50-\u1F57\u1F59"
+    "\u1F5B\u1F5D\u1F5F-\u1F7D\u1F80-\u1FB4\u1FB6-\u1FBC\u1FBE\u1FC2-\u1FC4\u1FC6-\u1FCC"
+    "\u1FD0-\u1FD3\u1FD6-\u1FDB\u1FE0-\u1FEC\u1FF2-\u1FF4\u1FF6-\u1FFC\u2102\u2107"
+    "\u210A-\u2113\u2115\u2119-\u211D\u2124\u2126\u2128\u212A-\u212D\u212F-\u2134\u2139"
+    "\u213C-\u213F\u2145-\u2149\u214E\u2183\u2184\u2C00-\u2C7B\u2C7E-\u2CE4\u2CEB-\u2CEE"
+    "\u2CF2\u2CF3\uA640-\uA66D\uA680-\uA69B\uA722-\uA76F\uA771-\uA787\uA78B-\uA78E"
+    "\uAB70-\uABBF\uFB00-\uFB06\uFB13-\uFB17\uFF21-\uFF3A\uFF41-\uFF5A\U00010400-\U0001044F"
+    "\U000104B0-\U000104D3\U000104D8-\U000104FB\U00010C80-\U00010CB2\U00010CC0-\U00010CF2"
+    "\U000118A0-\U000118DF\U0001E900-\U0001E943"
+    "]+";
+constexpr std::string_view kSpacedSigns =
+    "\\s?[!-/:-~\uFF01-\uFF0F\uFF1A-\uFF5E\u2018-\u201F\u3000-\u3002]+";
+constexpr std::string_view kTrailingSpace = R"(\s+\z)";
+constexpr std::string_view kNumbers = R"(\p{N}+)";
 
 // What llama.cpp does for a value of tokenizer.ggml.pre (its src/llama-vocab.cpp).
 struct PreTokenizerKind {
@@ -76,11 +100,68 @@ const std::vector<PreTokenizerKind>& KnownKinds() {
       {"llama4", {kO200kRegex}},
       {"tekken", {kTekkenRegex}, kLookUp, true},
       {"deepseek-v3", {kThreeNumbersRegex, kCjk, kDeepSeekV3}},
+      {"deepseek-llm",
+       {kLineEnd, kSpacedCasedLetters, kSpacedSigns, kTrailingSpace, kEastAsian, kNumbers}},
       {"deepseek-coder", {kLineEnd, kSpacedLetters, kSpacedPunctuation, kEastAsian, kNumberRegex}},
       {"falcon", {kFalcon, kGpt2Regex, kThreeDigits}},
   };
   return kinds;
 }
+
+// Names that llama.cpp takes for those of special tokens, whatever the file says they are: the ends
+// of turns and texts, and the marks of infilling.
+constexpr std::string_view kSpecialByName[] = {"<|eot_id|>",
+                                               "<|im_end|>",
+                                               "<|end|>",
+                                               "<end_of_turn>",
+                                               "<|endoftext|>",
+                                               "<|end_of_text|>",
+                                               "<EOT>",
+                                               "_<EOT>",
+                                               "[EOT]",
+                                               "[EOS]",
+                                               "<｜end▁of▁sentence｜>",
+                                               "<end_of_utterance>",
+                                               "<|eom_id|>",
+                                               "</s>",
+                                               "<eos>",
+                                               "<|return|>",
+                                               "<|call|>",
+                                               "<|fim_prefix|>",
+                                               "<fim-prefix>",
+                                               "<fim_prefix>",
+                                               "<｜fim▁begin｜>",
+                                               "<PRE>",
+                                               "▁<PRE>",
+                                               "<|code_prefix|>",
+                                               "<|prefix|>",
+                                               "<|fim_suffix|>",
+                                               "<fim-suffix>",
+                                               "<fim_suffix>",
+                                               "<｜fim▁hole｜>",
+                                               "<SUF>",
+                                               "▁<SUF>",
+                                               "<|code_suffix|>",
+                                               "<|suffix|>",
+                                               "<|fim_middle|>",
+                                               "<fim-middle>",
+                                               "<fim_middle>",
+                                               "<｜fim▁end｜>",
+                                               "<MID>",
+                                               "▁<MID>",
+                                               "<|code_middle|>",
+                                               "<|middle|>",
+                                               "<|fim_pad|>",
+                                               "<fim-pad>",
+                                               "<fim_pad>",
+                                               "<PAD>",
+                                               "[PAD]",
+                                               "<|fim_repo|>",
+                                               "<|repo_name|>",
+                                               "<fim-repo>",
+                                               "<REPO>",
+                                               "<reponame>",
+                                               "<|file_sep|>"};
 
 class Reader {
  public:
@@ -105,6 +186,7 @@ class Reader {
       Fail(fmt::format("the tokenizer model \"{}\" is not supported", *model),
            "tokenizer.ggml.model", "gpt2 (byte-level BPE) or llama (SentencePiece)");
     }
+    ReadFlags();
     ReadEnds();
     return std::move(spec_);
   }
@@ -121,6 +203,7 @@ class Reader {
   void ReadByteLevel();
   void ReadMerges();
   void ReadScored();
+  void ReadFlags();
   void ReadEnds();
   PieceType TypeOf(size_t id) const { return static_cast<PieceType>(types_[id]); }
 
@@ -157,12 +240,8 @@ void Reader::ReadByteLevel() {
     switch (TypeOf(i)) {
       case PieceType::kNormal:
       case PieceType::kByte:
-        if (auto bytes = UnspellBytes(text)) {
-          text = *std::move(bytes);
-        } else {
-          Fail(fmt::format("token {} (\"{}\") is not spelled in the byte-level alphabet", id, text),
-               "tokenizer.ggml.tokens");
-        }
+        // No text leads to one that is not spelled in the byte-level alphabet; Command R has some.
+        text = UnspellBytes(text).value_or("");
         break;
       case PieceType::kUserDefined:
         spec_.added.push_back({.id = id, .special = false});
@@ -228,6 +307,21 @@ void Reader::ReadScored() {
                              UserDefined::kApart, file_.path());
 }
 
+// What llama.cpp knows by names: which tokens are special, and that those of Phi-3 swallow the
+// white space behind them.
+void Reader::ReadFlags() {
+  for (AddedToken& token : spec_.added) {
+    token.special = token.special || IsSpecialToLlamaCpp(spec_.tokens[token.id]);
+  }
+  std::string name(file_.Get<std::string_view>("general.name").value_or(""));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (name.find("phi-3") == std::string::npos && name.find("phi3") == std::string::npos) return;
+  constexpr std::string_view kWithout[] = {"<unk>", "<s>", "<|endoftext|>"};
+  for (AddedToken& token : spec_.added) {
+    token.strips_right = std::ranges::find(kWithout, spec_.tokens[token.id]) == std::end(kWithout);
+  }
+}
+
 void Reader::ReadEnds() {
   const auto token = [&](const char* key) -> std::optional<TokenId> {
     const auto id = file_.Get<int64_t>(key);
@@ -249,6 +343,10 @@ void Reader::ReadEnds() {
 }  // namespace
 
 TokenizerSpec ReadGgufTokenizer(const GgufFile& file) { return Reader(file).Read(); }
+
+bool IsSpecialToLlamaCpp(std::string_view name) {
+  return std::ranges::find(kSpecialByName, name) != std::end(kSpecialByName);
+}
 
 std::optional<std::string> GgufPreTokenizerName(const TokenizerSpec& spec) {
   for (const PreTokenizerKind& kind : KnownKinds()) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "data/tokenizer.h"
 #include "io/gguf_file.h"
@@ -18,6 +19,9 @@ TokenizerSpec ReadGgufTokenizer(const GgufFile& file);
 // llama.cpp's name for the way in which a byte-level tokenizer cuts text, or nothing if it has none
 // that gives the same ids.
 std::optional<std::string> GgufPreTokenizerName(const TokenizerSpec& spec);
+
+// Whether llama.cpp takes a token of this name for a special one, whatever the file says.
+bool IsSpecialToLlamaCpp(std::string_view name);
 
 // The tokenizer in a file of any format that Sandglass reads, GGUF among them.
 Tokenizer LoadAnyTokenizer(const std::string& path);

@@ -4,8 +4,10 @@
 
 #include "base/json.h"
 #include "base/testing.h"
+#include "data/split_patterns.h"
 #include "data/testing.h"
 #include "data/tokenizer_json.h"
+#include "interop/gguf_tokenizer_writer.h"
 #include "io/gguf_writer.h"
 
 namespace sandglass {
@@ -155,6 +157,141 @@ TEST(GgufTokenizer, NamesTheWayInWhichTextIsCut) {
   EXPECT_EQ(GgufPreTokenizerName(spec), "llama-bpe");
   spec.splits = {"a+"};
   EXPECT_EQ(GgufPreTokenizerName(spec), std::nullopt);
+}
+
+// What the reader makes of what the writer wrote.
+Tokenizer ThereAndBack(const Tokenizer& tokenizer, int vocabulary) {
+  const TestDirectory directory;
+  GgufWriter writer;
+  writer.Add("general.architecture", "llama");
+  AddGgufTokenizer(&tokenizer, vocabulary, writer);
+  return Tokenizer(Read(directory, writer));
+}
+
+Tokenizer FileWith(const std::string& name, const Json& changes) {
+  Json json = Json::parse(ReadFile(TestData(name)));
+  json.merge_patch(changes);
+  return Tokenizer(ParseTokenizerJson(json.dump(), name));
+}
+
+std::string RefusalOf(const Tokenizer& tokenizer) {
+  return FailureOf([&] { GgufTokenizerCautions(tokenizer); }).what;
+}
+
+const Json kSplitsLikeQwen2 = {
+    {"type", "Sequence"},
+    {"pretokenizers",
+     {{{"type", "Split"},
+       {"pattern", {{"Regex", kQwen2Regex}}},
+       {"behavior", "Isolated"},
+       {"invert", false}},
+      {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+
+TEST(GgufTokenizerWriter, ByteFallbackComesBackWithEqualIds) {
+  const Tokenizer tokenizer = FileWith("byte_fallback.json", Json::object());
+  EXPECT_TRUE(GgufTokenizerCautions(tokenizer).empty());
+  const Tokenizer back = ThereAndBack(tokenizer, tokenizer.vocabulary() + 3);
+  EXPECT_EQ(back.vocabulary(), tokenizer.vocabulary() + 3);
+  EXPECT_EQ(back.spec().leading_space, LeadingSpace::kAlways);
+  Encoder theirs(back);
+  Encoder ours(tokenizer);
+  const Json golden = Golden();
+  for (const Json& string : golden["strings"]) {
+    const auto text = string.get<std::string>();
+    EXPECT_EQ(theirs.Encode(text), ours.Encode(text)) << text;
+    EXPECT_EQ(back.Decode(ours.Encode(text)), text);
+  }
+  EXPECT_EQ(theirs.Encode("<s>the", SpecialNames::kIds), ours.Encode("<s>the", SpecialNames::kIds));
+  const Tokenizer unprefixed =
+      FileWith("byte_fallback.json",
+               {{"normalizer",
+                 {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}}}});
+  EXPECT_EQ(ThereAndBack(unprefixed, unprefixed.vocabulary()).spec().leading_space,
+            LeadingSpace::kNone);
+}
+
+TEST(GgufTokenizerWriter, MergesThatScoresCannotSayAreRefused) {
+  Json json = Json::parse(ReadFile(TestData("byte_fallback.json")));
+  Json& merges = json["model"]["merges"];
+  const auto made = [&] { return Tokenizer(ParseTokenizerJson(json.dump(), "t.json")); };
+  // Without one of its merges a token may not come from that pair, which llama.cpp would join.
+  const Json last = merges.back();
+  merges.erase(merges.size() - 1);
+  EXPECT_TRUE(Contains(RefusalOf(made()), "joins any two tokens"));
+  // A token's merges before and behind those of others.
+  merges.push_back(last);
+  merges.push_back(merges[0]);
+  EXPECT_TRUE(Contains(RefusalOf(made()), "are not together"));
+}
+
+TEST(GgufTokenizerWriter, WhatLlamaCppDoesNotKnowIsRefusedOrSaid) {
+  EXPECT_TRUE(
+      Contains(RefusalOf(FileWith("byte_fallback.json", {{"model", {{"ignore_merges", true}}}})),
+               "whole pieces"));
+  EXPECT_TRUE(
+      Contains(RefusalOf(FileWith("cl100k.json", {{"normalizer", {{"type", "NFKC"}}}})), "NFKC"));
+  const Json metaspace = {{"type", "Metaspace"},
+                          {"replacement", "\u2581"},
+                          {"prepend_scheme", "first"},
+                          {"split", false}};
+  const auto first = GgufTokenizerCautions(
+      FileWith("byte_fallback.json", {{"normalizer", nullptr}, {"pre_tokenizer", metaspace}}));
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_TRUE(Contains(first[0], "a space before every text"));
+
+  const auto added = [](const char* flag, bool special) {
+    Json json = Json::parse(ReadFile(TestData("cl100k.json")));
+    json["added_tokens"].push_back(
+        {{"id", 700}, {"content", "<x>"}, {"special", special}, {flag, true}});
+    return Tokenizer(ParseTokenizerJson(json.dump(), "t.json"));
+  };
+  for (const char* flag : {"lstrip", "rstrip", "single_word"}) {
+    EXPECT_TRUE(Contains(RefusalOf(added(flag, false)), "\"<x>\" wherever")) << flag;
+    EXPECT_EQ(GgufTokenizerCautions(added(flag, true)).size(), 1u) << flag;
+  }
+  EXPECT_TRUE(GgufTokenizerCautions(added("normalized", false)).empty());
+
+  Json json = Json::parse(ReadFile(TestData("cl100k.json")));
+  json["added_tokens"].push_back({{"id", 700}, {"content", "<|fim_prefix|>"}, {"special", false}});
+  const Tokenizer infilling(ParseTokenizerJson(json.dump(), "t.json"));
+  const auto cautions = GgufTokenizerCautions(infilling);
+  ASSERT_EQ(cautions.size(), 1u);
+  EXPECT_TRUE(Contains(cautions[0], "on request: <|fim_prefix|>"));
+  EXPECT_TRUE(ThereAndBack(infilling, 701).IsSpecial(700));
+}
+
+TEST(GgufTokenizer, SpecialTokensOfPhi3SwallowTheSpaceBehindThem) {
+  const TestDirectory directory;
+  for (const char* name : {"Phi-3 mini", "other"}) {
+    GgufWriter writer;
+    writer.Add("general.architecture", "phi3");
+    writer.Add("general.name", name);
+    const Tokenizer tokenizer = FileWith("byte_fallback.json", Json::object());
+    AddGgufTokenizer(&tokenizer, tokenizer.vocabulary(), writer);
+    const TokenizerSpec spec = Read(directory, writer);
+    EXPECT_EQ(spec.FindAdded(2)->strips_right, std::string(name) == "Phi-3 mini");
+    EXPECT_FALSE(spec.FindAdded(1)->strips_right);
+  }
+}
+
+TEST(GgufTokenizerWriter, NfcIsLeftOutWithACaution) {
+  const Tokenizer tokenizer = FileWith(
+      "cl100k.json", {{"normalizer", {{"type", "NFC"}}}, {"pre_tokenizer", kSplitsLikeQwen2}});
+  const auto cautions = GgufTokenizerCautions(tokenizer);
+  ASSERT_EQ(cautions.size(), 1u);
+  EXPECT_TRUE(Contains(cautions[0], "text in NFC"));
+  const Tokenizer back = ThereAndBack(tokenizer, tokenizer.vocabulary());
+  EXPECT_EQ(back.spec().normalization, Normalization::kNone);
+  EXPECT_EQ(back.spec().splits, tokenizer.spec().splits);
+  EXPECT_EQ(Encoder(back).Encode("\u00E9"), Encoder(tokenizer).Encode("e\u0301"));
+}
+
+TEST(GgufTokenizerWriter, LookingWholePiecesUpIsNoDifferenceWhereMergesReachEveryToken) {
+  Json changes = {{"pre_tokenizer", kSplitsLikeQwen2}, {"model", {{"ignore_merges", true}}}};
+  const Tokenizer reached = FileWith("cl100k.json", changes);
+  EXPECT_EQ(ThereAndBack(reached, reached.vocabulary()).spec().whole_pieces, WholePieces::kMerge);
+  changes["model"]["vocab"]["xyzzy"] = 700;
+  EXPECT_TRUE(Contains(RefusalOf(FileWith("cl100k.json", changes)), "no pre-tokenizer"));
 }
 
 }  // namespace

@@ -65,14 +65,4 @@ std::string_view GgufTypeName(uint32_t id);
 // general.file_type: what most tensors of a file are.
 enum class GgufFileType : uint32_t { kF32 = 0, kF16 = 1, kQ8_0 = 7, kBF16 = 32 };
 
-// tokenizer.ggml.token_type.
-enum class GgufTokenType : int32_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUser = 4,
-  kUnused = 5,
-  kByte = 6,
-};
-
 }  // namespace sandglass
