@@ -15,14 +15,13 @@ namespace sandglass {
 namespace {
 
 // Settings that have no bearing on what the model computes.
-constexpr std::array<std::string_view, 41> kNoEffect = {
+constexpr std::string_view kNoEffect[] = {
     "_attn_implementation_autoset",
     "_name_or_path",
     "_sliding_window_pattern",
     "add_cross_attention",
     "attention_dropout",
     "attn_implementation",
-    "auto_map",
     "bos_token_id",
     "chunk_size_feed_forward",
     "decoder_start_token_id",
@@ -59,35 +58,63 @@ constexpr std::array<std::string_view, 41> kNoEffect = {
     "use_cache",
 };
 
-// Settings that would change what the model computes, where they are neither absent nor null,
-// false, 0 or 1 (a factor of 1 changes nothing).
-constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kRefused = {{
+// Settings that would change what the model computes. transformers' own classes of the
+// architectures read none of them but attention_bias, mlp_bias and the sliding windows; a file that
+// has one was made by a program that does read it.
+struct RefusedKey {
+  std::string_view key;
+  std::string_view what;
+  // A factor of 1 changes nothing. Nothing is changed by null, false, 0 or an empty list, either.
+  enum class Kind { kSwitch, kFactor } kind = Kind::kSwitch;
+};
+constexpr RefusedKey kRefused[] = {
     {"attention_bias", "attention with biases"},
+    {"attn_bias", "attention with biases"},
     {"qkv_bias", "attention with biases"},
     {"mlp_bias", "an MLP with biases"},
     {"use_bias", "biases"},
+    {"lm_head_bias", "biases"},
     {"use_sliding_window", "a sliding attention window"},
     {"clip_qkv", "clipping of queries, keys and values"},
-    {"num_experts", "a mixture of experts"},
-    {"num_local_experts", "a mixture of experts"},
-    {"n_routed_experts", "a mixture of experts"},
-    {"num_experts_per_tok", "a mixture of experts"},
+    {"num_experts", "a mixture of experts", RefusedKey::Kind::kFactor},
+    {"num_local_experts", "a mixture of experts", RefusedKey::Kind::kFactor},
+    {"n_routed_experts", "a mixture of experts", RefusedKey::Kind::kFactor},
+    {"num_experts_per_tok", "a mixture of experts", RefusedKey::Kind::kFactor},
     {"quantization_config", "quantised weights"},
-    {"partial_rotary_factor", "rotation of a part of each head"},
+    {"compression_config", "quantised weights"},
+    {"partial_rotary_factor", "rotation of a part of each head", RefusedKey::Kind::kFactor},
+    {"rotary_pct", "rotation of a part of each head", RefusedKey::Kind::kFactor},
     {"rope_interleaved", "another layout of RoPE"},
+    {"no_rope_layers", "layers without RoPE"},
+    {"no_rope_layer_interval", "layers without RoPE"},
+    {"alibi", "positions in attention scores"},
+    {"use_alibi", "positions in attention scores"},
+    {"attn_temperature_tuning", "attention scores scaled by position"},
     {"attn_logit_softcapping", "soft-capped attention scores"},
     {"final_logit_softcapping", "soft-capped logits"},
-    {"logit_scale", "scaled logits"},
-    {"logits_scaling", "scaled logits"},
-    {"embedding_multiplier", "scaled embeddings"},
-    {"residual_multiplier", "scaled residuals"},
+    {"logit_scale", "scaled logits", RefusedKey::Kind::kFactor},
+    {"logits_scaling", "scaled logits", RefusedKey::Kind::kFactor},
+    {"lm_head_multiplier", "scaled logits", RefusedKey::Kind::kFactor},
+    {"dim_model_base", "scaled logits"},
+    {"embedding_multiplier", "scaled embeddings", RefusedKey::Kind::kFactor},
+    {"embedding_scale", "scaled embeddings", RefusedKey::Kind::kFactor},
+    {"scale_emb", "scaled embeddings", RefusedKey::Kind::kFactor},
+    {"residual_multiplier", "scaled residuals", RefusedKey::Kind::kFactor},
+    {"scale_depth", "scaled residuals"},
+    // Whatever its value, scores are scaled by another number than 1/sqrt(head width).
     {"attention_multiplier", "another scale of attention scores"},
     {"query_pre_attn_scalar", "another scale of attention scores"},
-    {"no_rope_layers", "layers without RoPE"},
-}};
+    {"use_parallel_residual", "attention and MLP side by side"},
+    {"parallel_attn", "attention and MLP side by side"},
+    {"use_qk_norm", "another norm of queries and keys than the architecture's"},
+    {"qk_layernorm", "another norm of queries and keys than the architecture's"},
+    {"attn_output_gate", "gated attention"},
+    {"num_kv_shared_layers", "layers that share keys and values"},
+};
 
-bool IsNothing(const Json& value) {
-  return value.is_null() || value == false || value == 0 || value == 1 ||
+bool ChangesNothing(const Json& value, RefusedKey::Kind kind) {
+  return value.is_null() || value == false || value == 0 ||
+         (value == 1 && kind == RefusedKey::Kind::kFactor) ||
          ((value.is_array() || value.is_object()) && value.empty());
 }
 
@@ -206,9 +233,20 @@ Architecture FindArchitecture(Keys& keys) {
 }
 
 void RefuseWhatCannotBe(Keys& keys, Architecture architecture) {
-  for (const auto& [key, what] : kRefused) {
-    if (const Json* value = keys.Find(key); value != nullptr && !IsNothing(*value)) {
+  for (const auto& [key, what, kind] : kRefused) {
+    if (const Json* value = keys.Find(key); value != nullptr && !ChangesNothing(*value, kind)) {
       keys.Refuse(key, what);
+    }
+  }
+  // Files of the other two classes name the modelling code or the configuration that they come
+  // with.
+  const bool own_code =
+      architecture == Architecture::kHfSandglass || architecture == Architecture::kHfNemotronNas;
+  if (const Json* map = keys.Find("auto_map"); map != nullptr && !own_code) {
+    for (const auto& [name, code] : map->items()) {
+      if (name.starts_with("AutoModel")) {
+        keys.Refuse("auto_map", "what modelling code of its own computes");
+      }
     }
   }
   // Qwen3 files carry a width beside use_sliding_window = false.
@@ -334,7 +372,7 @@ HfConfig ParseHfConfig(std::string_view json, const std::string& where) {
     throw Error(parts);
   }
   for (const std::string& key : keys.Unread()) {
-    if (std::ranges::find(kNoEffect, key) == kNoEffect.end()) result.not_used.push_back(key);
+    if (std::ranges::find(kNoEffect, key) == std::end(kNoEffect)) result.not_used.push_back(key);
   }
   return result;
 }

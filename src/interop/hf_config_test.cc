@@ -110,6 +110,30 @@ TEST(HfConfig, WhatCannotBeRepresentedIsRefusedByName) {
                 "rope_parameters.mscale");
 }
 
+TEST(HfConfig, FactorsOfOneChangeNothingButOtherScalesOfScoresDo) {
+  for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling",
+                          "scale_emb", "partial_rotary_factor", "num_experts"}) {
+    EXPECT_TRUE(With({{key, 1.0}}).not_used.empty()) << key;
+    ExpectRefused({{key, 2.0}}, key);
+  }
+  for (const char* key : {"attention_multiplier", "query_pre_attn_scalar", "use_parallel_residual",
+                          "use_alibi", "attn_output_gate", "scale_depth"}) {
+    EXPECT_TRUE(With({{key, nullptr}}).not_used.empty()) << key;
+    ExpectRefused({{key, 1}}, key);
+  }
+}
+
+TEST(HfConfig, ModellingCodeOfItsOwnIsRefused) {
+  const Json code = {{"AutoModelForCausalLM", "modeling_other.OtherForCausalLM"}};
+  ExpectRefused({{"auto_map", code}}, "modelling code of its own");
+  EXPECT_TRUE(With({{"auto_map", {{"AutoConfig", "configuration.Config"}}}}).not_used.empty());
+  EXPECT_EQ(With({{"architectures", {"SandglassForCausalLM"}},
+                  {"intermediate_sizes", {16, 8}},
+                  {"auto_map", code}})
+                .architecture,
+            Architecture::kHfSandglass);
+}
+
 TEST(HfConfig, DamagedFilesAreRefused) {
   for (const char* text : {"", "{", "[]", "3", "{\"architectures\": 5}"}) {
     EXPECT_EQ(FailureOf([&] { ParseHfConfig(text, "config.json"); }).where, "config.json") << text;
