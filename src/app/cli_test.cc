@@ -1,7 +1,10 @@
 // The program as a user runs it: exit status, standard output and standard error.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -156,7 +159,13 @@ TEST_F(Cli, FromTextToComparison) {
   };
   EXPECT_EQ(exported("--to hf --out hf").at("architecture"), "SandglassForCausalLM");
   EXPECT_EQ(exported("--to vllm --type bf16 --out vllm").at("architecture"), "DeciLMForCausalLM");
-  const Json gguf = exported("--to gguf --type f16 --out out.gguf");
+  const Outcome gguf_export =
+      Run("export run --verify --threads 1 --json --to gguf --type f16 --out out.gguf");
+  const Json gguf = Json::parse(gguf_export.out);
+  // What takes long for a large model says how far it is.
+  for (const char* line : {"load  100.0%", "write  100.0%", "verify  100.0%"}) {
+    EXPECT_NE(gguf_export.error.find(line), std::string::npos) << gguf_export.error;
+  }
   EXPECT_EQ(gguf.at("architecture"), "deci");
   EXPECT_EQ(gguf.at("bos"), "<|endoftext|>");
   EXPECT_EQ(gguf.at("verification").at("sequences").size(), 2u);
@@ -295,6 +304,61 @@ TEST_F(Cli, BadInputSaysWhatWhereAndHow) {
   ExpectFailure("plan --baseline L2-d16-a2x8-f2x16 --hold atention", 1,
                 {"\"atention\"", "where:    --hold\n", "did you mean \"attention\"?"});
   ExpectFailure("eval " + std::string(5000, 'x'), 1, {"File name too long", "xxxx"});
+}
+
+TEST_F(Cli, TokenizersEncodeAndDecode) {
+  PrepareData();
+  const auto encode = [&](const std::string& arguments, const std::string& text) {
+    Write("in.txt", text);
+    return Output("tokenizer encode --tokenizer t.json " + arguments + " in.txt");
+  };
+  const std::string text = "in the <|endoftext|> beginning\n";
+  const std::string ids = encode("", text);
+  EXPECT_EQ(ids.find_first_not_of("0123456789 \n"), std::string::npos) << ids;
+  const Json list = Json::parse(encode("--json", text));
+  EXPECT_EQ(ids, fmt::format("{}\n", fmt::join(list.get<std::vector<int>>(), " ")));
+  // The name of a special token is text unless it is asked for, and hidden unless it is shown.
+  const Json parsed = Json::parse(encode("--json --special parse", text));
+  EXPECT_EQ(std::ranges::count(parsed, Json(0)), 1);
+  EXPECT_EQ(std::ranges::count(list, Json(0)), 0);
+  Write("parsed.txt", parsed.dump());
+  Write("ids.txt", ids);
+  const std::string decode = "tokenizer decode --tokenizer t.json ";
+  EXPECT_EQ(Output(decode + "ids.txt"), text);
+  EXPECT_EQ(Output(decode + "parsed.txt"), "in the  beginning\n");
+  EXPECT_EQ(Output(decode + "--special show parsed.txt"), text);
+  // JSON lines, and standard input.
+  const std::string lines = encode("--jsonl", "\"in the\"\n{\"text\": \"word\\n\"}\n");
+  Write("lines.txt", lines);
+  EXPECT_EQ(Output(decode + "--jsonl lines.txt"), "\"in the\"\n\"word\\n\"\n");
+  EXPECT_EQ(Run(decode + "-", "printf '%s' \"$(cat ids.txt)\" | ").out, text);
+
+  ExpectFailure("tokenizer encode --tokenizer none.json in.txt", 1, {"none.json"});
+  ExpectFailure("tokenizer encode --tokenizer in.txt in.txt", 1, {"in.txt", "not a JSON file"});
+  Write("bad.txt", "1 2 x3");
+  ExpectFailure(decode + "bad.txt", 1, {"\"x3\" is no token id", "bad.txt"});
+  Write("bad.txt", "99999");
+  ExpectFailure(decode + "bad.txt", 1, {"token id 99999 is outside the vocabulary"});
+  Write("in.txt", "[1, 2]\n");
+  ExpectFailure("tokenizer encode --tokenizer t.json --jsonl in.txt", 1,
+                {"the line holds no text", "in.txt:1"});
+}
+
+TEST_F(Cli, TokenizersOfOtherProgramsAreConverted) {
+  const std::string pieces = SANDGLASS_SOURCE_DIR "/src/data/testdata/sentencepiece.model";
+  EXPECT_NE(Output("tokenizer convert " + pieces + " --out t.json").find("t.json (tokenizer "),
+            std::string::npos);
+  Write("in.txt", "In the beginning  God \u6F22 [INST]\n");
+  const auto ids = [&](const std::string& tokenizer) {
+    return Output("tokenizer encode --tokenizer " + tokenizer + " in.txt");
+  };
+  EXPECT_EQ(ids("t.json"), ids(pieces));
+  const Json shown = OutputJson("tokenizer show t.json --json");
+  EXPECT_EQ(shown.at("kind"), "BPE with byte fallback");
+  EXPECT_EQ(shown.at("hash"), OutputJson("tokenizer show " + pieces + " --json").at("hash"));
+  EXPECT_NE(Output("tokenizer show t.json").find("special        <unk> (0)"), std::string::npos);
+  ExpectFailure("tokenizer convert in.txt --out again.json", 1, {"in.txt", "not a JSON file"});
+  EXPECT_FALSE(std::filesystem::exists(Path("again.json")));
 }
 
 TEST_F(Cli, TooLittleMemoryIsOneClearError) {

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -12,6 +14,7 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "interop/export.h"
+#include "interop/gguf_tokenizer_writer.h"
 #include "interop/text_marks.h"
 #include "interop/verify.h"
 #include "train/open_model.h"
@@ -88,19 +91,32 @@ void RunExport(const ExportFlags& flags) {
   const ExportRoute route = RouteTo(flags.to, flags.type, config);
   RequireRoute(route, flags.model);
   RequireFreePath(flags.to, flags.out, existing);
-  for (const std::string& caution : route.cautions) PrintNote("note: " + caution);
-
   std::optional<Tokenizer> tokenizer = source->LoadTokenizer();
   if (tokenizer && source->text_start() == TextStart::kDocument) {
     tokenizer = BeginningLikeDocuments(*tokenizer);
   }
+  std::vector<std::string> cautions = route.cautions;
+  if (tokenizer && flags.to == ExportTarget::kGguf) {
+    std::ranges::move(GgufTokenizerCautions(*tokenizer), std::back_inserter(cautions));
+  }
+  for (const std::string& caution : cautions) PrintNote("note: " + caution);
+
   int64_t context = flags.context > 0 ? flags.context : source->context_length();
   if (context == 0) context = kDefaultContext;
+  const auto stop_if_asked = [] {
+    if (InterruptRequested()) throw Interrupted{"nothing was written; run the same command again"};
+  };
+  const Model dry_run(config, {});
+  Progress loading("load", dry_run.params().elements(), "parameters");
   const LoadedModel loaded =
       LoadModel(*source, {.purpose = Purpose::kEvaluate, .length = kVerifiedPositions},
-                SystemFor(flags.model, flags.threads));
+                SystemFor(flags.model, flags.threads), [&](int64_t parameters) {
+                  loading.Update(parameters);
+                  stop_if_asked();
+                });
+  loading.Finish();
 
-  Progress writing("write", 0, "bytes");
+  std::optional<Progress> writing;
   const ExportJob job{.config = config,
                       .params = loaded.model->params(),
                       .tokenizer = tokenizer ? &*tokenizer : nullptr,
@@ -109,17 +125,20 @@ void RunExport(const ExportFlags& flags) {
                       .route = route,
                       .type = flags.type,
                       .progress = [&](uint64_t bytes) {
-                        writing.Update(bytes);
-                        if (InterruptRequested()) {
-                          throw Interrupted{"nothing was written; run the same command again"};
-                        }
+                        writing->Update(bytes);
+                        stop_if_asked();
                       }};
+  writing.emplace("write", WeightBytes(job), "bytes");
   std::optional<Verification> verification;
   WriteExport(job, flags.out, existing, [&](const std::string& written) {
-    writing.Finish();
+    writing->Finish();
     if (!flags.verify) return;
-    verification =
-        VerifyExport(*loaded.model, *loaded.backend, job.tokenizer, route, flags.type, written);
+    Progress verifying("verify", 100, "percent");
+    verification = VerifyExport(*loaded.model, *loaded.backend, job, written, [&](double share) {
+      verifying.Update(static_cast<uint64_t>(100 * share));
+      stop_if_asked();
+    });
+    verifying.Finish();
     if (!verification->sound) FailVerification(*verification, flags.out);
   });
   const uint64_t bytes = SizeOnDisk(flags.out);
@@ -138,7 +157,7 @@ void RunExport(const ExportFlags& flags) {
                  {"context_length", context},
                  {"bytes", bytes},
                  {"bos", tokenizer ? Json(begins) : Json(nullptr)},
-                 {"cautions", route.cautions},
+                 {"cautions", cautions},
                  {"notes", route.notes}};
     if (verification) json["verification"] = VerificationJson(*verification);
     return PrintJson(json);

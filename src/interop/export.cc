@@ -97,6 +97,16 @@ std::vector<PlacedParam> PlacedParams(const ExportJob& job) {
   return placed;
 }
 
+uint64_t WeightBytes(const ExportJob& job) {
+  uint64_t bytes = 0;
+  for (const PlacedParam& placed : PlacedParams(job)) {
+    const GgufTypeInfo& info = InfoOf(StoredType(placed.place, job.route, job.type));
+    bytes +=
+        static_cast<uint64_t>(placed.place.elements() / info.block_elements * info.block_bytes);
+  }
+  return bytes;
+}
+
 GgufTensorType StoredType(const TensorPlace& place, const ExportRoute& route, ExportType type) {
   if (place.vector && IsGguf(route.architecture)) return GgufTensorType::kF32;
   switch (type) {

@@ -33,6 +33,9 @@ struct PlacedParam {
 };
 std::vector<PlacedParam> PlacedParams(const ExportJob& job);
 
+// Bytes of the weights in the file: the last value that `progress` gets.
+uint64_t WeightBytes(const ExportJob& job);
+
 // The type that a tensor has in the file: vectors stay f32 in GGUF.
 GgufTensorType StoredType(const TensorPlace& place, const ExportRoute& route, ExportType type);
 

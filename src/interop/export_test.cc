@@ -166,8 +166,7 @@ TEST_F(Export, IsVerifiedInEveryType) {
       const std::unique_ptr<Model> model = RandomModel(config);
       const ExportJob job = Job(*model, target, type);
       WriteExport(job, Path("out"), Existing::kReplace);
-      const Verification result =
-          VerifyExport(*model, *backend_, nullptr, job.route, type, Path("out"));
+      const Verification result = VerifyExport(*model, *backend_, job, Path("out"));
       EXPECT_TRUE(result.sound) << result.first_drift;
       ASSERT_EQ(result.sequences.size(), 1u);
       EXPECT_EQ(result.sequences[0].positions, 201);
@@ -194,8 +193,7 @@ TEST_F(Export, VerificationNamesTheFirstBlockThatDrifts) {
     std::swap(values[0], values[7]);
   }
   WriteFileAtomically(Path("out.gguf"), bytes);
-  const Verification result =
-      VerifyExport(*model, *backend_, nullptr, job.route, ExportType::kF32, Path("out.gguf"));
+  const Verification result = VerifyExport(*model, *backend_, job, Path("out.gguf"));
   EXPECT_FALSE(result.sound);
   EXPECT_GT(result.sequences[0].largest, result.tolerance);
   EXPECT_TRUE(result.first_drift.starts_with("layers.1.ffn.1")) << result.first_drift;

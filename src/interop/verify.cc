@@ -179,8 +179,8 @@ std::string FirstDrift(Model& original, Model& loaded, std::span<const TokenId> 
 
 }  // namespace
 
-Verification VerifyExport(Model& original, Backend& backend, const Tokenizer* tokenizer,
-                          const ExportRoute& route, ExportType type, const std::string& path) {
+Verification VerifyExport(Model& original, Backend& backend, const ExportJob& job,
+                          const std::string& path, const std::function<void(double)>& progress) {
   const int vocabulary = original.config().vocabulary;
   const std::unique_ptr<ModelSource> source = OpenForeignModel(path);
   Verification result{.sound = true};
@@ -192,16 +192,26 @@ Verification VerifyExport(Model& original, Backend& backend, const Tokenizer* to
   loaded.Allocate(backend);
   source->LoadWeights(loaded.params());
 
+  // Every sequence runs three times: as it was, rounded, and through the file.
+  double runs_done = 0;
+  const auto logits_of = [&](Model& model, const std::vector<TokenId>& ids) {
+    std::vector<float> logits = LogitsOf(model, ids);
+    const double runs = job.tokenizer != nullptr ? 6.0 : 3.0;
+    if (progress) progress(++runs_done / runs);
+    return logits;
+  };
   std::vector<std::pair<std::string, std::vector<TokenId>>> sequences;
   sequences.emplace_back("random ids", RandomIds(vocabulary));
-  if (tokenizer != nullptr) sequences.emplace_back("text", TextIds(*tokenizer, vocabulary));
+  if (job.tokenizer != nullptr) {
+    sequences.emplace_back("text", TextIds(*job.tokenizer, vocabulary));
+  }
   std::vector<std::vector<float>> exact;
-  for (const auto& [name, ids] : sequences) exact.push_back(LogitsOf(original, ids));
-  RoundAsWritten(original, route, type);
+  for (const auto& [name, ids] : sequences) exact.push_back(logits_of(original, ids));
+  RoundAsWritten(original, job.route, job.type);
   for (size_t i = 0; i < sequences.size(); ++i) {
     const auto& [name, ids] = sequences[i];
-    const std::vector<float> expected = LogitsOf(original, ids);
-    const std::vector<float> found = LogitsOf(loaded, ids);
+    const std::vector<float> expected = logits_of(original, ids);
+    const std::vector<float> found = logits_of(loaded, ids);
     const double tolerance = kTolerance * std::max(1.0, LargestValue(expected));
     result.sequences.push_back({.name = name,
                                 .positions = std::ssize(ids),

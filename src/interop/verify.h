@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "data/tokenizer.h"
+#include "interop/export.h"
 #include "interop/targets.h"
 #include "model/model.h"
 
@@ -33,9 +34,12 @@ struct Verification {
   std::string first_drift;
 };
 
-// Loads the model at `path` and compares. The values of `original` are rounded in place to `type`
-// as the file holds them, so export first. Throws Error if the file cannot be loaded.
-Verification VerifyExport(Model& original, Backend& backend, const Tokenizer* tokenizer,
-                          const ExportRoute& route, ExportType type, const std::string& path);
+// Loads the model that `job` wrote at `path` and compares it with `original`, whose values are
+// rounded in place to the type that the file holds them in, so export first. `progress`, which may
+// be empty and may throw, gets the share of the work that is done, up to 1. Throws Error if the
+// file cannot be loaded.
+Verification VerifyExport(Model& original, Backend& backend, const ExportJob& job,
+                          const std::string& path,
+                          const std::function<void(double)>& progress = {});
 
 }  // namespace sandglass

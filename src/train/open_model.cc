@@ -75,10 +75,10 @@ std::unique_ptr<ModelSource> OpenModel(const std::string& path,
 }
 
 LoadedModel LoadModel(const ModelSource& source, const Capacity& capacity,
-                      const SystemOptions& system) {
+                      const SystemOptions& system, const std::function<void(int64_t)>& progress) {
   LoadedModel loaded{system.MakeBackend(), std::make_unique<Model>(source.config(), capacity)};
   loaded.model->Allocate(*loaded.backend);
-  source.LoadWeights(loaded.model->params());
+  source.LoadWeights(loaded.model->params(), progress);
   return loaded;
 }
 

@@ -28,8 +28,10 @@ struct LoadedModel {
   std::unique_ptr<Model> model;
 };
 
+// `progress`, which may be empty and may throw, gets the number of parameters that are loaded.
 LoadedModel LoadModel(const ModelSource& source, const Capacity& capacity,
-                      const SystemOptions& system);
+                      const SystemOptions& system,
+                      const std::function<void(int64_t)>& progress = {});
 
 // Fills `params`, declared for `config`, with the weights of the model at `path`. Throws Error,
 // naming the differences, if that is another model.
