@@ -158,11 +158,15 @@ def test_export(case, trained, tmp_path, record):
     assert record("logits: absolute, export to transformers", case[0], difference) < 1e-4
 
     # Greedy continuation through its KV cache: each token is our likeliest after the same ones, so
-    # that ours from the prompt on is the same continuation.
+    # that ours from the prompt on is the same continuation. Two tokens may be as likely as each
+    # other: once in a continuation, and by no more than the logits differ anyway.
     prompt = ids[:20]
     continued = model.generate(
         torch.tensor([prompt]), do_sample=False, max_new_tokens=24, min_new_tokens=24, use_cache=True
     )[0, 20:].tolist()
     again = program.logits(run.path, prompt + continued, tmp_path / "again.npy")[19:-1]
     again[:, program.end_of_text(run.path / "tokenizer.json")] = -np.inf  # as generate was told
-    assert again.argmax(-1).tolist() == continued
+    tied = again.argmax(-1) != continued
+    gaps = again.max(-1) - again[np.arange(len(continued)), continued]
+    assert record("greedy: tokens of 24 that a tie decides, transformers", case[0], tied.sum()) <= 1
+    assert record("greedy: gap of such a tie, transformers", case[0], gaps.max()) <= 2 * difference
