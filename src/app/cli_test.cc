@@ -120,6 +120,18 @@ class Cli : public ::testing::Test {
   std::string root_;
 };
 
+TEST_F(Cli, TrainingSaysFirstWhatComputes) {
+  PrepareData();
+  Write("run.toml", kRun);
+  const Outcome trained = Run("train run.toml --out run");
+  ASSERT_EQ(trained.status, 0) << trained.error;
+  const std::string banner = trained.error.substr(0, trained.error.find('\n'));
+  EXPECT_TRUE(std::regex_match(
+      banner, std::regex("cpu: [A-Z0-9_]+, (oneDNN|OpenBLAS|BLIS|CBLAS)[ 0-9.]*, 1 threads?, f32")))
+      << banner;
+  EXPECT_EQ(Json::parse(Read("run/run.json")).at("backend"), banner);
+}
+
 TEST_F(Cli, FromTextToComparison) {
   PrepareData();
   Write("run.toml", kRun);

@@ -54,7 +54,7 @@ void RunCompare(const CompareFlags& flags) {
   if (flags.plan_only) {
     return PrintPlan(recipe, flags.json ? OutputFormat::kJson : OutputFormat::kText);
   }
-  PrintNote(recipe.system.MakeBackend()->Description());
+  PrintNote(DescribeCompute(*recipe.system.MakeBackend(), recipe.train.options.precision));
   CompareOptions options{.out = flags.out.empty() ? "runs/" + recipe.name : flags.out,
                          .command = "sandglass compare " + flags.recipe_path,
                          .note = PrintNote};

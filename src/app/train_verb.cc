@@ -53,7 +53,7 @@ void RunTrain(const TrainFlags& flags) {
   if (flags.dump_config) return Print(ToToml(WriteFields(config)));
   const std::string directory = flags.out.empty() ? "runs/" + config.name : flags.out;
   const auto backend = config.system.MakeBackend();
-  PrintNote(backend->Description());
+  PrintNote(DescribeCompute(*backend, config.train.precision));
   const std::optional<RunResult> result =
       Train(config, directory, flags.fresh ? ExistingRun::kDiscard : ExistingRun::kContinue,
             {.note = PrintNote});

@@ -194,7 +194,8 @@ ReportData BeginReport(const Recipe& recipe, const MatchedPlan& plan, const Prep
                     .date = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr))),
                     .host = {.cpu = CpuModelName(),
                              .threads = ResolveThreads(recipe.system.threads, "system.threads"),
-                             .backend = recipe.system.MakeBackend()->Description()}};
+                             .backend = DescribeCompute(*recipe.system.MakeBackend(),
+                                                        recipe.train.options.precision)}};
   for (const PlannedVariant& variant : plan.variants) {
     report.variants.push_back(DescribeVariant(variant, recipe.train.options.length));
   }

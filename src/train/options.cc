@@ -36,6 +36,11 @@ DType ActivationType(Precision precision) {
   return precision == Precision::kBF16 ? DType::kBF16 : DType::kF32;
 }
 
+std::string DescribeCompute(const Backend& backend, Precision precision) {
+  const Precision resolved = Resolve(precision, [](std::string_view) {});
+  return backend.Description() + ", " + EnumName(resolved);
+}
+
 double& PerRole::operator[](ParamRole role) {
   switch (role) {
     case ParamRole::kAttention:

@@ -195,6 +195,9 @@ struct EnumNames<Precision> {
 Precision Resolve(Precision precision, const std::function<void(std::string_view)>& note);
 // Of a resolved precision.
 DType ActivationType(Precision precision);
+// What computes, as runs, reports and the first line of a training say it:
+// "cpu: AVX2, oneDNN 2.6.3, 2 threads, f32".
+std::string DescribeCompute(const Backend& backend, Precision precision);
 
 struct TrainOptions {
   int64_t tokens = 0;

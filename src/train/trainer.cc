@@ -57,7 +57,7 @@ RunInfo DescribeRun(const DataSet& data, const Backend& backend, Precision preci
   return {.version = SANDGLASS_VERSION,
           .started = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(std::time(nullptr))),
           .cpu = CpuModelName(),
-          .backend = fmt::format("{}, {}", backend.Description(), EnumName(precision)),
+          .backend = DescribeCompute(backend, precision),
           .tokenizer_hash = data.tokenizer_hash(),
           .train_hash = data.train_hash(),
           .validation_hash = data.validation_hash(),
