@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 
 #include "model/attention.h"
 #include "model/gated_mlp.h"
@@ -173,9 +172,11 @@ LossSums Model::LossAndGradients(const Batch& batch, double grad_scale) {
   for (int layer = config_.shape.layers - 1; layer >= 0; --layer) {
     // The last layer's results are still there from the forward pass.
     if (recomputes_layers_ && layer < config_.shape.layers - 1) ForwardAgain(pass, layer);
-    for (const auto& sub_layer : std::views::reverse(Layer(layer))) {
-      sub_layer->Backward(pass, dx);
-      if (observer_ != nullptr) observer_->AfterBackward(pass, *sub_layer, dx);
+    const auto sub_layers = Layer(layer);
+    for (auto it = sub_layers.rbegin(); it != sub_layers.rend(); ++it) {
+      SubLayer& sub_layer = **it;
+      sub_layer.Backward(pass, dx);
+      if (observer_ != nullptr) observer_->AfterBackward(pass, sub_layer, dx);
     }
   }
   pass.ops.EmbedBackward(embedding_.grad, dx, batch.ids);
