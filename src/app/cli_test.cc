@@ -64,15 +64,6 @@ shape = "L2-d16-a2x8-f3x16"
 // Runs in a directory of its own, which is the program's current one.
 class Cli : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = ::testing::TempDir() + "/cli_test_" +
-            ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(root_);
-    CreateDirectories(root_);
-  }
-
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
   // `arguments` is shell text and may redirect standard output; `prefix` goes before the program.
   Outcome Run(const std::string& arguments, const std::string& prefix = "") {
     const std::string command = "cd '" + root_ + "' && { " + prefix + "'" SANDGLASS_PROGRAM "' " +
@@ -118,7 +109,8 @@ class Cli : public ::testing::Test {
   }
 
  private:
-  std::string root_;
+  const TestDirectory directory_;
+  const std::string root_ = directory_.path();
 };
 
 TEST_F(Cli, TrainingSaysFirstWhatComputes) {

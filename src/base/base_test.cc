@@ -319,7 +319,8 @@ TEST(Random, PermutationVisitsEveryElementOnce) {
 }
 
 TEST(File, AtomicWriteKeepsTheOldFileOnFailure) {
-  const std::string directory = ::testing::TempDir() + "/atomic";
+  const TestDirectory place;
+  const std::string directory = place / "atomic";
   std::filesystem::remove_all(directory);
   CreateDirectories(directory);
   const std::string path = directory + "/file";
@@ -336,7 +337,8 @@ TEST(File, AtomicWriteKeepsTheOldFileOnFailure) {
 }
 
 TEST(File, FullDiskLeavesTheOldFile) {
-  const std::string directory = ::testing::TempDir() + "/full_disk";
+  const TestDirectory place;
+  const std::string directory = place / "full_disk";
   std::filesystem::remove_all(directory);
   CreateDirectories(directory);
   const std::string path = directory + "/file";
@@ -351,7 +353,8 @@ TEST(File, FullDiskLeavesTheOldFile) {
 }
 
 TEST(File, WhatAKilledWriterLeftIsRemovedAndNothingElse) {
-  const std::string directory = ::testing::TempDir() + "/unfinished";
+  const TestDirectory place;
+  const std::string directory = place / "unfinished";
   std::filesystem::remove_all(directory);
   CreateDirectories(directory);
   for (const char* name : {"a", "a.tmp12", "a.tmp", "a.tmp12x", "b.tmp12"}) {
@@ -367,7 +370,8 @@ TEST(File, WhatAKilledWriterLeftIsRemovedAndNothingElse) {
 }
 
 TEST(File, ADirectoryIsLockedForOneAtATime) {
-  const std::string directory = ::testing::TempDir() + "/locked";
+  const TestDirectory place;
+  const std::string directory = place / "locked";
   CreateDirectories(directory);
   {
     const DirectoryLock lock(directory, "writes");
@@ -381,7 +385,8 @@ TEST(File, ADirectoryIsLockedForOneAtATime) {
 }
 
 TEST(Process, EndsAreTold) {
-  const std::string log = ::testing::TempDir() + "/process.log";
+  const TestDirectory place;
+  const std::string log = place / "process.log";
   ChildProcess fails({"/bin/sh", "-c", "echo out; echo error >&2; exit 3"}, log);
   const ProcessEnd end = fails.Wait();
   EXPECT_EQ(end.status, 3);
@@ -400,7 +405,7 @@ TEST(Process, EndsAreTold) {
 }
 
 TEST(File, MissingPathsAreErrors) {
-  EXPECT_THROW(ReadFile(::testing::TempDir() + "/no-such-file"), Error);
+  EXPECT_THROW(ReadFile(TestDirectory() / "no-such-file"), Error);
   EXPECT_THROW(WriteFileAtomically("/no-such-directory/file", "x"), Error);
   EXPECT_THROW(ReadFile("/"), Error);
 }
@@ -454,11 +459,7 @@ namespace fs = std::filesystem;
 // A file system with what the kernel says of control groups, and nothing else.
 class CgroupTree {
  public:
-  explicit CgroupTree(const std::string& membership) {
-    fs::remove_all(root_);
-    Write("/proc/self/cgroup", membership);
-  }
-  ~CgroupTree() { fs::remove_all(root_); }
+  explicit CgroupTree(const std::string& membership) { Write("/proc/self/cgroup", membership); }
   CgroupTree& Write(const std::string& path, const std::string& text) {
     fs::create_directories(fs::path(root_ + path).parent_path());
     std::ofstream(root_ + path) << text;
@@ -467,7 +468,8 @@ class CgroupTree {
   int Threads() const { return AvailableThreads(root_); }
 
  private:
-  std::string root_ = ::testing::TempDir() + "/cgroup_test";
+  const TestDirectory place_;
+  const std::string root_ = place_.path();
 };
 
 TEST(Cpu, ThreadsFollowTheCgroupQuota) {

@@ -51,19 +51,12 @@ shape = "L2-d16-a2x8-f1x48"
 class CompareTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = ::testing::TempDir() + "/compare_test_" +
-            ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(root_);
-    CreateDirectories(root_);
     WriteFileAtomically(root_ + "/text.txt", RandomText(60));
     options_.out = root_ + "/out";
     options_.progress = ProgressMode::kSilent;
     options_.note = [this](std::string_view note) { notes_.emplace_back(note); };
   }
-  void TearDown() override {
-    SetInterruptRequested(false);
-    fs::remove_all(root_);
-  }
+  void TearDown() override { SetInterruptRequested(false); }
 
   Recipe Make(const std::string& text = kRecipe, std::vector<std::string> overrides = {}) {
     overrides.push_back("text.inputs=[\"" + root_ + "/text.txt\"]");
@@ -78,7 +71,8 @@ class CompareTest : public ::testing::Test {
     return FailureOf([&] { PlanVariants(Make(text), 300); });
   }
 
-  std::string root_;
+  const TestDirectory directory_;
+  const std::string root_ = directory_.path();
   CompareOptions options_;
   std::vector<std::string> notes_;
 };

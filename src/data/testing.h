@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <span>
@@ -15,32 +14,6 @@
 #include "data/tokenizer.h"
 
 namespace sandglass {
-
-// A directory of the running test's own, empty at first and removed at the end.
-class TestDirectory {
- public:
-  TestDirectory() {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    path_ = std::filesystem::path(::testing::TempDir()) /
-            (std::string(test->test_suite_name()) + test->name() + std::to_string(::getpid()));
-    std::filesystem::remove_all(path_);
-    CreateDirectories(path_.string());
-  }
-  ~TestDirectory() { std::filesystem::remove_all(path_); }
-
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  // Writes a file, with the directories it needs, and returns its path.
-  std::string Write(const std::string& name, std::string_view contents) const {
-    const std::filesystem::path path = path_ / name;
-    CreateDirectories(path.parent_path().string());
-    WriteFileAtomically(path.string(), contents);
-    return path.string();
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "base/testing.h"
 #include "data/token_shard.h"
 #include "eval/perplexity.h"
 
@@ -27,13 +28,9 @@ Tokenizer SmallTokenizer() {
 class ScoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    directory_ = ::testing::TempDir() + "/score_test_" +
-                 ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(directory_);
-    CreateDirectories(directory_);
-    TokenShardWriter writer(directory_ + "/text.bin", {.vocabulary = tokenizer_.vocabulary(),
-                                                       .tokenizer_hash = tokenizer_.hash(),
-                                                       .source = "test"});
+    TokenShardWriter writer(directory_ / "text.bin", {.vocabulary = tokenizer_.vocabulary(),
+                                                      .tokenizer_hash = tokenizer_.hash(),
+                                                      .source = "test"});
     Encoder encoder(tokenizer_);
     for (const std::string text : {"caf\xC3\xA9 au lait", "\xC3 broken \xE2\x82\xAC", "x"}) {
       std::vector<TokenId> ids = {tokenizer_.end_of_text()};
@@ -45,7 +42,7 @@ class ScoreTest : public ::testing::Test {
   }
 
   Score ScoreWith(int length, const ScoreOptions& options) {
-    const TokenShard shard(directory_ + "/text.bin");
+    const TokenShard shard(directory_ / "text.bin");
     const auto ops = MakeReferenceBackend(DType::kF64);
     Model model(FamilyConfig(Family::kLlama, Shape::Parse("L1-d8-a2x4-f1x8"), 258),
                 {.purpose = Purpose::kEvaluate,
@@ -58,7 +55,7 @@ class ScoreTest : public ::testing::Test {
   }
 
   Tokenizer tokenizer_ = SmallTokenizer();
-  std::string directory_;
+  const TestDirectory directory_;
   ShardInfo info_;
   int64_t text_bytes_ = 0;
 };

@@ -34,14 +34,6 @@ ModelConfig Config(const char* shape, NormPlacement norm = NormPlacement::kPre,
 
 class Export : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = ::testing::TempDir() + "/export_test_" +
-            ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(root_);
-    CreateDirectories(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   // A model with random weights, gains among them.
   std::unique_ptr<Model> RandomModel(const ModelConfig& config) {
     auto model = std::make_unique<Model>(
@@ -78,7 +70,8 @@ class Export : public ::testing::Test {
   }
 
   std::unique_ptr<Backend> backend_ = MakeCpuBackend(1);
-  std::string root_;
+  const TestDirectory directory_;
+  const std::string root_ = directory_.path();
 };
 
 struct Case {

@@ -58,8 +58,8 @@ class ModelSourceTest : public ::testing::Test {
     return FailureOf([&] { OpenForeignModel(root_); });
   }
 
-  const std::string root_ = ::testing::TempDir() + "/model_source_test_" +
-                            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const TestDirectory directory_;
+  const std::string root_ = directory_.path();
   std::map<std::string, Tensor> tensors_;
 };
 

@@ -27,7 +27,8 @@ std::vector<float> ReadBack(const GgufFile& file, const std::string& name) {
 }
 
 TEST(GgufWriter, ReadsBackAsWritten) {
-  const std::string path = ::testing::TempDir() + "/gguf_writer_test.gguf";
+  const TestDirectory place;
+  const std::string path = place / "model.gguf";
   GgufWriter writer;
   writer.Add("general.architecture", "deci");
   writer.Add("deci.block_count", uint32_t{7});
@@ -66,19 +67,17 @@ TEST(GgufWriter, ReadsBackAsWritten) {
   EXPECT_EQ(ReadBack(file, "brain"), (std::vector<float>{0, 2, 4, 6, 8, 10}));
   const std::vector<float> blocks = ReadBack(file, "blocks");
   for (size_t i = 0; i < blocks.size(); ++i) EXPECT_NEAR(blocks[i], i, 0.5f) << i;
-  std::filesystem::remove(path);
 }
 
 TEST(GgufWriter, ValuesBeyondF16AreRefusedAndNothingIsLeft) {
-  const std::string directory = ::testing::TempDir() + "/gguf_writer_f16";
-  CreateDirectories(directory);
+  const TestDirectory place;
+  const std::string directory = place.path();
   GgufWriter writer;
   writer.AddTensor("blk.0.ffn_up.weight", GgufTensorType::kF16, {3}, Ramp(40000.0f));
   const ErrorParts failure = FailureOf([&] { writer.Write(directory + "/x.gguf"); });
   EXPECT_NE(failure.what.find("blk.0.ffn_up.weight holds 80000"), std::string::npos)
       << failure.what;
   EXPECT_TRUE(std::filesystem::is_empty(directory));
-  std::filesystem::remove(directory);
 }
 
 }  // namespace

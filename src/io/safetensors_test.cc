@@ -1,6 +1,8 @@
 #include "io/safetensors.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -11,7 +13,10 @@
 namespace sandglass {
 namespace {
 
-std::string PathOf(const std::string& name) { return ::testing::TempDir() + "/" + name; }
+// Other programs may run the same tests at the same time.
+std::string PathOf(const std::string& name) {
+  return fmt::format("{}/{}-{}", ::testing::TempDir(), ::getpid(), name);
+}
 
 // A file with this header text and this many bytes of data.
 std::string FileWith(const std::string& header, size_t data_bytes, uint64_t length) {

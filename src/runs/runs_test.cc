@@ -19,14 +19,6 @@ namespace fs = std::filesystem;
 // Run directories as training writes them, without training.
 class RunsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = ::testing::TempDir() + "/runs_test_" +
-            ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(root_);
-    CreateDirectories(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   std::string WriteRun(const std::string& name, double loss, int batch = 4) {
     const std::string directory = root_ + "/" + name;
     CreateDirectories(directory);
@@ -67,7 +59,8 @@ class RunsTest : public ::testing::Test {
     return sandglass::FailureOf([&] { Names(query); });
   }
 
-  std::string root_;
+  const TestDirectory directory_;
+  const std::string root_ = directory_.path();
   std::vector<std::string> notes_;
 };
 

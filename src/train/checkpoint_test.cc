@@ -17,16 +17,11 @@ namespace fs = std::filesystem;
 class CheckpointTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = ::testing::TempDir() + "/checkpoint_test_" +
-            ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(root_);
-    CreateDirectories(root_);
     params_.Declare(weight_, "w", ParamRole::kFfn, 300, 7, {.std = 1.0});
     params_.Grant(DType::kF32, true);
     params_.Initialize(1);
     optimizer_.emplace(params_, OptimizerOptions{});
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   CheckpointContents At(int64_t step) {
     weight_.value.Row<float>()[0] = static_cast<float>(step);
@@ -51,7 +46,8 @@ class CheckpointTest : public ::testing::Test {
     return weight_.value.Row<float>()[0];
   }
 
-  std::string root_;
+  const TestDirectory directory_;
+  const std::string root_ = directory_.path();
   ParamTable params_;
   Param weight_;
   std::optional<Optimizer> optimizer_;

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/testing.h"
 #include "event.pb.h"
 
 namespace sandglass {
@@ -19,14 +20,8 @@ namespace {
 
 class EventWriterTest : public testing::Test {
  protected:
-  EventWriterTest()
-      : directory_(testing::TempDir() + "events-" + std::to_string(::getpid()) + "-" +
-                   testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::remove_all(directory_);
-  }
-  ~EventWriterTest() override { std::filesystem::remove_all(directory_); }
-
-  std::string directory_;
+  const TestDirectory place_;
+  const std::string directory_ = place_ / "events";
 };
 
 template <class Integer>

@@ -52,8 +52,8 @@ class ImportTest : public ::testing::Test {
     WriteSafetensors(model_ + "/model.safetensors", tensors);
   }
 
-  const std::string root_ = ::testing::TempDir() + "/import_test_" +
-                            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const TestDirectory directory_;
+  const std::string root_ = directory_.path();
   const std::string model_ = root_ + "/llama";
   const std::string run_ = root_ + "/run";
   ModelConfig config_;

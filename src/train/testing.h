@@ -43,9 +43,6 @@ inline void WriteShard(const std::string& path, const Tokenizer& tokenizer, int 
 class TrainTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = ::testing::TempDir() + "/train_test_" +
-            ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(root_);
     CreateDirectories(root_ + "/data");
     const Tokenizer tokenizer = ByteTokenizer();
     tokenizer.Save(root_ + "/data/tokenizer.json");
@@ -58,10 +55,7 @@ class TrainTest : public ::testing::Test {
     config_.optimizer.learning_rate = 0.01;
     config_.system.threads = 2;
   }
-  void TearDown() override {
-    SetInterruptRequested(false);
-    std::filesystem::remove_all(root_);
-  }
+  void TearDown() override { SetInterruptRequested(false); }
 
   std::optional<RunResult> Run(const std::string& name, const RunConfig& config,
                                ExistingRun existing = ExistingRun::kContinue) {
@@ -86,7 +80,8 @@ class TrainTest : public ::testing::Test {
     return false;
   }
 
-  std::string root_;
+  const TestDirectory directory_;
+  const std::string root_ = directory_.path();
   RunConfig config_;
   std::vector<std::string> notes_;
   TrainCallbacks callbacks_{.progress = ProgressMode::kSilent,
