@@ -161,11 +161,12 @@ class HuggingFaceModel final : public ForeignModel {
     auto files = std::make_unique<SafetensorsDirectory>(directory);
     StoredTensors tensors;
     for (const auto& [name, tensor] : files->tensors()) {
-      tensors[name] = {
-          .shape = tensor.entry->shape,
-          .file = tensor.file->path(),
-          .type = NameOf(tensor.entry->dtype),
-          .read = [tensor](std::span<float> out) { tensor.file->ReadF32(*tensor.entry, out); }};
+      tensors[name] = {.shape = tensor.entry->shape,
+                       .file = tensor.file->path(),
+                       .type = NameOf(tensor.entry->dtype),
+                       .read = [tensor = tensor](std::span<float> out) {
+                         tensor.file->ReadF32(*tensor.entry, out);
+                       }};
     }
     Facts facts{
         .path = directory,

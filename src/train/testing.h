@@ -81,7 +81,7 @@ class TrainTest : public ::testing::Test {
   }
 
   const TestDirectory directory_;
-  const std::string root_ = directory_.path();
+  std::string root_ = directory_.path();
   RunConfig config_;
   std::vector<std::string> notes_;
   TrainCallbacks callbacks_{.progress = ProgressMode::kSilent,
