@@ -1,13 +1,14 @@
 """Times training steps of Sandglass and of PyTorch on the same models, and prints a table.
 
-    peers/run.sh bench train [--smallest] [--rounds 5] [--steps 4] [--threads N] [--precisions f32 bf16]
+    peers/run.sh bench train [--shapes SHAPE...] [--precisions f32 bf16] [--rounds 5] [--steps 4]
+                             [--threads N]
 
 PyTorch runs the model below (packed projections, scaled_dot_product_attention, fused RMSNorm and
 cross-entropy) eagerly and compiled, in f32 and, where the processor has instructions for it, under
-bf16 autocast, with clipping and whichever of its AdamW implementations is faster here. Before anything is timed, three steps from equal weights
-on equal data must give equal losses. Then Sandglass and every PyTorch mode take turns, so that a
-machine that slows down slows all of them; medians over all rounds are printed. Memory is the
-largest resident set while steps ran.
+bf16 autocast, with clipping and whichever of its AdamW implementations is faster here. Before
+anything is timed, three steps from equal weights on equal data must give equal losses. Then Sandglass
+and every PyTorch mode take turns, so that a machine that slows down slows all of them; medians over
+all rounds are printed. Memory is the largest resident set while steps ran.
 """
 
 import argparse
@@ -345,7 +346,8 @@ def bench(case: tuple, options, data: pathlib.Path, place: pathlib.Path) -> list
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--smallest", action="store_true", help="only the smallest shape")
+    shapes = [case[0] for case in CASES]
+    parser.add_argument("--shapes", nargs="+", default=shapes, choices=shapes)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=4, help="timed steps in a round")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -362,7 +364,7 @@ def main() -> None:
         print(f"torch {torch.__version__}, {options.threads} threads\n")
         print("| shape | program | median ms | best ms | tokens/s | peak MiB | of the first |")
         print("|---|---|---:|---:|---:|---:|---:|", flush=True)
-        for i, case in enumerate(CASES[-1:] if options.smallest else CASES):
+        for i, case in enumerate(case for case in CASES if case[0] in options.shapes):
             place = pathlib.Path(folder) / str(i)
             place.mkdir()
             print(*bench(case, options, data, place), sep="\n", flush=True)
