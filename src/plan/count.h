@@ -45,9 +45,9 @@ FlopCounts CountFlops(const ModelConfig& config, int64_t length);
 // Bytes that one more position adds to the cache of keys and values, all layers.
 int64_t KvCacheBytesPerToken(const Shape& shape, DType dtype);
 
-// What the program takes whatever it trains, in bytes: pages of its code and libraries (12 MiB), and
-// the buffers that matrix products on two threads pack their factors into, with what malloc keeps
-// between them. By measurement, see "Memory" in docs/performance.md.
+// What the program takes whatever it trains, in bytes: pages of its code and libraries (12 MiB),
+// and the buffers that matrix products on two threads pack their factors into, with what malloc
+// keeps between them. By measurement, see "Memory" in docs/performance.md.
 inline constexpr int64_t kProgramBytes = int64_t{40} << 20;
 
 // Bytes to train a model with AdamW in the capacity's element types.
