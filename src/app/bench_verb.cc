@@ -17,6 +17,7 @@ struct BenchFlags {
   std::string shape;
   std::string family = "hourglass";
   std::string precision = "f32";
+  std::string products = "auto";
   std::string recompute = "cheap";
   int vocabulary = 4096;
   int batch = 8;
@@ -33,6 +34,7 @@ struct BenchFlags {
   SystemOptions System() const {
     SystemOptions system;
     system.threads = threads;
+    system.products = ParseEnum<Products>(products, "--products");
     system.recompute = ParseEnum<Recompute>(recompute, "--recompute");
     return system;
   }
@@ -121,6 +123,8 @@ void AddComputeFlags(CLI::App* verb, const std::shared_ptr<BenchFlags>& flags) {
   AddModelFlags(verb, flags);
   verb->add_option("--precision", flags->precision, "auto, f32 or bf16")->capture_default_str();
   verb->add_option("--threads", flags->threads, "0: all")->capture_default_str();
+  verb->add_option("--products", flags->products, "Who multiplies in f32: auto, own or library")
+      ->capture_default_str();
 }
 
 void AddBatchFlags(CLI::App* verb, const std::shared_ptr<BenchFlags>& flags) {

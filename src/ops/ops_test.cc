@@ -164,9 +164,16 @@ TEST(CpuBackend, DescribesItself) {
   EXPECT_TRUE(cpu->Description().ends_with(", 2 threads")) << cpu->Description();
   const TargetScope scope(HWY_STATIC_TARGET);
   EXPECT_TRUE(cpu->Description().starts_with(std::string("cpu: ") +
-                                             hwy::TargetName(HWY_STATIC_TARGET) + ", " +
-                                             cpu::GemmLibraryName() + ", "))
+                                             hwy::TargetName(HWY_STATIC_TARGET) + ", "))
       << cpu->Description();
+}
+
+TEST(CpuBackend, NamesWhoMultiplies) {
+  EXPECT_NE(MakeCpuBackend(1, Products::kOwn)->Description().find(", own products"),
+            std::string::npos);
+  if (!HasProductLibrary()) GTEST_SKIP() << "built without a library";
+  EXPECT_NE(MakeCpuBackend(1, Products::kLibrary)->Description().find(cpu::GemmLibraryName()),
+            std::string::npos);
 }
 
 TEST(CpuBackend, RefusesMalformedViews) {
@@ -182,34 +189,97 @@ TEST(CpuBackend, RefusesMalformedViews) {
   EXPECT_DEATH(cpu->CrossEntropy({}, square, ids, {.vocabulary = 4}), "target out of range");
 }
 
-TEST(CpuBackend, Matmul) {
-  struct Case {
-    int rows, cols, inner;
-  };
-  for (const Case& c : {Case{1, 1, 1},
-                        {1, 70, 33},
-                        {33, 1, 70},
-                        {17, 31, 1},
-                        {65, 130, 257},
-                        {5, 7, 0},
-                        {0, 4, 4}}) {
-    for (const Transpose ta : {Transpose::kNo, Transpose::kYes}) {
-      for (const Transpose tb : {Transpose::kNo, Transpose::kYes}) {
+struct MatmulCase {
+  int rows, cols, inner;
+  MatmulSpec spec;
+};
+std::vector<MatmulCase> AllSpecs(const std::vector<MatmulCase>& sizes) {
+  std::vector<MatmulCase> cases;
+  for (const MatmulCase& size : sizes) {
+    for (const Transpose a : {Transpose::kNo, Transpose::kYes}) {
+      for (const Transpose b : {Transpose::kNo, Transpose::kYes}) {
         for (const Into into : {Into::kOverwrite, Into::kAccumulate}) {
-          RandomStream random(1, "matmul");
-          Tensor product(c.rows, c.cols, random);
-          Tensor a(ta == Transpose::kYes ? c.inner : c.rows,
-                   ta == Transpose::kYes ? c.rows : c.inner, random);
-          Tensor b(tb == Transpose::kYes ? c.cols : c.inner,
-                   tb == Transpose::kYes ? c.inner : c.cols, random);
-          const Op op = [&](Backend& ops) {
-            ops.Matmul(product.In(ops), a.In(ops), b.In(ops), {ta, tb, into});
-            return std::vector<double>{};
-          };
-          ASSERT_NO_FATAL_FAILURE(
-              ExpectMatchesReference({&product, &a, &b}, op, SumTolerance(c.inner)));
+          cases.push_back({size.rows, size.cols, size.inner, {a, b, into}});
         }
       }
+    }
+  }
+  return cases;
+}
+
+// Factors and result of a product, and the product as an op.
+struct MatmulTensors {
+  explicit MatmulTensors(const MatmulCase& of)
+      : spec(of.spec),
+        random(1, "matmul"),
+        product(of.rows, of.cols, random),
+        a(spec.a == Transpose::kYes ? of.inner : of.rows,
+          spec.a == Transpose::kYes ? of.rows : of.inner, random),
+        b(spec.b == Transpose::kYes ? of.cols : of.inner,
+          spec.b == Transpose::kYes ? of.inner : of.cols, random) {}
+
+  std::vector<double> Multiply(Backend& ops) {
+    ops.Matmul(product.In(ops), a.In(ops), b.In(ops), spec);
+    return {};
+  }
+
+  MatmulSpec spec;
+  RandomStream random;
+  Tensor product, a, b;
+};
+
+TEST(CpuBackend, Matmul) {
+  // Below and above the rows from which factors are packed; depth and rows in several blocks.
+  for (const MatmulCase& c : AllSpecs({{1, 1, 1},
+                                       {1, 70, 33},
+                                       {33, 1, 70},
+                                       {17, 31, 1},
+                                       {65, 130, 257},
+                                       {70, 33, 2100},
+                                       {1100, 20, 400},
+                                       {5, 7, 0},
+                                       {0, 4, 4}})) {
+    MatmulTensors tensors(c);
+    const Op op = [&](Backend& ops) { return tensors.Multiply(ops); };
+    ASSERT_NO_FATAL_FAILURE(ExpectMatchesReference({&tensors.product, &tensors.a, &tensors.b}, op,
+                                                   SumTolerance(c.inner)))
+        << c.rows << " x " << c.cols << " x " << c.inner;
+  }
+}
+
+// The second factor is larger than one packed block.
+TEST(CpuBackend, MatmulByManyColumns) {
+  for (const Transpose b : {Transpose::kNo, Transpose::kYes}) {
+    MatmulTensors tensors({65, 2800, 800, {.b = b}});
+    const Op op = [&](Backend& ops) { return tensors.Multiply(ops); };
+    ASSERT_NO_FATAL_FAILURE(
+        ExpectMatchesReference({&tensors.product, &tensors.a, &tensors.b}, op, SumTolerance(800)));
+  }
+}
+
+TEST(CpuBackend, MatmulOfTheLibrary) {
+  if (!HasProductLibrary()) GTEST_SKIP() << "built without a library";
+  const auto reference = MakeReferenceBackend(DType::kF64);
+  const auto library = MakeCpuBackend(2, Products::kLibrary);
+  for (const MatmulCase& c :
+       AllSpecs({{1, 70, 33}, {33, 1, 70}, {65, 130, 257}, {5, 7, 0}, {0, 4, 4}})) {
+    MatmulTensors tensors(c);
+    tensors.Multiply(*reference);
+    tensors.Multiply(*library);
+    ASSERT_NO_FATAL_FAILURE(tensors.product.ExpectClose(SumTolerance(c.inner)));
+  }
+}
+
+TEST(CpuBackend, MatmulHasTheSameBitsForAnyNumberOfThreads) {
+  for (const MatmulCase& c : AllSpecs({{40, 300, 700}, {65, 130, 257}, {1100, 20, 400}})) {
+    MatmulTensors tensors(c);
+    std::vector<float> bits;
+    for (const int threads : {1, 2, 3, 7}) {
+      tensors.product.RestoreF32();
+      tensors.Multiply(*MakeCpuBackend(threads, Products::kOwn));
+      if (threads == 1) bits = tensors.product.f32();
+      ASSERT_EQ(std::memcmp(bits.data(), tensors.product.f32().data(), bits.size() * 4), 0)
+          << threads << " threads, " << c.rows << " x " << c.cols << " x " << c.inner;
     }
   }
 }

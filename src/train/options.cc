@@ -168,7 +168,12 @@ bool LogOptions::HistogramsDue(int64_t step, int64_t steps) const {
 
 std::unique_ptr<Backend> SystemOptions::MakeBackend() const {
   if (backend == BackendKind::kReference) return MakeReferenceBackend(DType::kF32);
-  return MakeCpuBackend(ResolveThreads(threads, "system.threads"));
+  if (products == Products::kLibrary && !HasProductLibrary()) {
+    throw Error({.what = "there is no library of matrix products to use",
+                 .where = "system.products",
+                 .expected = "auto or own: this program was built with SANDGLASS_GEMM=none"});
+  }
+  return MakeCpuBackend(ResolveThreads(threads, "system.threads"), products);
 }
 
 RunConfig RunConfig::FromTree(const ConfigTree& tree, const std::vector<std::string>& overrides) {

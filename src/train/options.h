@@ -196,7 +196,7 @@ Precision Resolve(Precision precision, const std::function<void(std::string_view
 // Of a resolved precision.
 DType ActivationType(Precision precision);
 // What computes, as runs, reports and the first line of a training say it:
-// "cpu: AVX2, oneDNN 2.6.3, 2 threads, f32".
+// "cpu: AVX2, own products, 2 threads, f32".
 std::string DescribeCompute(const Backend& backend, Precision precision);
 
 struct TrainOptions {
@@ -264,6 +264,12 @@ struct EnumNames<BackendKind> {
       {{BackendKind::kCpu, "cpu"}, {BackendKind::kReference, "reference"}}};
 };
 
+template <>
+struct EnumNames<Products> {
+  static constexpr std::array<std::pair<Products, const char*>, 3> kNames{
+      {{Products::kAuto, "auto"}, {Products::kOwn, "own"}, {Products::kLibrary, "library"}}};
+};
+
 // What a run records beside its metrics. Changes nothing of what is computed.
 struct LogOptions {
   std::optional<int64_t> histogram_every;  // max(20, steps / 10)
@@ -284,6 +290,7 @@ struct LogOptions {
 struct SystemOptions {
   BackendKind backend = BackendKind::kCpu;
   int threads = 0;
+  Products products = Products::kAuto;
   Recompute recompute = Recompute::kCheap;
   bool background_saves = true;
 
@@ -293,6 +300,8 @@ struct SystemOptions {
   static void VisitFields(Self& self, Visitor&& field) {
     field("backend", self.backend, "cpu, or reference (slow, for checking)");
     field("threads", self.threads, "0: as many CPUs as this process may use");
+    field("products", self.products,
+          "who multiplies matrices in f32: own, the library, or auto, the faster of them");
     field("recompute", self.recompute,
           "what the backward pass computes again to save memory: nothing, cheap (elementwise) ops "
           "or every layer");

@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "ops/cpu/simd-inl.h"
+#include "ops/cpu/tile-inl.h"
 
 // Tiles. Every product below is C [rows, lanes] (+)= A [rows, inner] B [inner, lanes] with the
 // lanes of B and C in vectors and the elements of A broadcast. Scores are kept transposed, keys by
@@ -193,88 +194,33 @@ HWY_BEFORE_NAMESPACE();
 namespace sandglass::cpu {
 namespace HWY_NAMESPACE {
 
-inline constexpr int64_t kLanes = hn::MaxLanes(FullTag());
-// Vectors side by side in a register tile, and its rows: kTileRows * kTileVectors sums, the
-// vectors of B and one broadcast fit 16 registers (32 with AVX-512 and on Arm).
-inline constexpr int64_t kTileVectors = 2;
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-inline constexpr int64_t kTileRows = 8;
-#else
-inline constexpr int64_t kTileRows = 6;
-#endif
-inline constexpr int64_t kPanel = kTileVectors * kLanes;
-
-// How A lies in memory: element (row, n) at [row * stride + n] or at [n * stride + row].
-enum class Left { kRowMajor, kColumnMajor };
-
-template <class T>
-struct Operand {
-  T* data;
-  int64_t stride;
-};
-
 struct Sizes {
   int64_t rows;
   int64_t lanes;  // a multiple of kLanes
   int64_t inner;
 };
 
+// A tile as a function of its own: one for every number of rows, called by pointer.
 template <Left kLeft, int kRows, int kVectors>
-HWY_NOINLINE void MultiplyTile(Operand<float> c, Operand<const float> a, Operand<const float> b,
-                               int64_t inner, Into into) {
-  const FullTag d;
-  hn::Vec<FullTag> sums[kRows][kVectors];
-  for (int row = 0; row < kRows; ++row) {
-    for (int i = 0; i < kVectors; ++i) {
-      sums[row][i] = into == Into::kAccumulate ? hn::Load(d, c.data + row * c.stride + i * kLanes)
-                                               : hn::Zero(d);
-    }
-  }
-  const float* a_row[kRows];
-  for (int row = 0; row < kRows; ++row) {
-    a_row[row] = a.data + (kLeft == Left::kRowMajor ? row * a.stride : row);
-  }
-  const int64_t a_step = kLeft == Left::kRowMajor ? 1 : a.stride;
-  const float* b_row = b.data;
-  int64_t a_offset = 0;
-  for (int64_t n = 0; n < inner; ++n) {
-    hn::Vec<FullTag> right[kVectors];
-    for (int i = 0; i < kVectors; ++i) right[i] = hn::Load(d, b_row + i * kLanes);
-    for (int row = 0; row < kRows; ++row) {
-      const auto left = hn::Set(d, a_row[row][a_offset]);
-      for (int i = 0; i < kVectors; ++i) sums[row][i] = hn::MulAdd(left, right[i], sums[row][i]);
-    }
-    b_row += b.stride;
-    a_offset += a_step;
-  }
-  for (int row = 0; row < kRows; ++row) {
-    for (int i = 0; i < kVectors; ++i) {
-      hn::Store(sums[row][i], d, c.data + row * c.stride + i * kLanes);
-    }
-  }
-}
-
-// Rows of the next tile when `left` remain: the last two tiles share what is left evenly, because
-// a tile of one or two rows would wait for its own sums.
-constexpr int64_t NextTileRows(int64_t left) {
-  if (left <= kTileRows) return left;
-  return left < 2 * kTileRows ? (left + 1) / 2 : kTileRows;
+HWY_NOINLINE void TileOf(Operand<float> c, Operand<const float> a, Operand<const float> b,
+                         int64_t inner, Into into) {
+  MultiplyTile<kLeft, kRows, kVectors>(c, a, b, inner, into);
 }
 
 template <Left kLeft, int kVectors>
 HWY_INLINE void MultiplyPanel(Operand<float> c, Operand<const float> a, Operand<const float> b,
                               const Sizes& sizes, Into into) {
-  using Tile = decltype(&MultiplyTile<kLeft, 1, kVectors>);
+  using Tile = decltype(&TileOf<kLeft, 1, kVectors>);
   static constexpr Tile kTiles[] = {
-    MultiplyTile<kLeft, 1, kVectors>,
-    MultiplyTile<kLeft, 2, kVectors>,
-    MultiplyTile<kLeft, 3, kVectors>,
-    MultiplyTile<kLeft, 4, kVectors>,
-    MultiplyTile<kLeft, 5, kVectors>,
-    MultiplyTile<kLeft, 6, kVectors>,
+    TileOf<kLeft, 1, kVectors>,
+    TileOf<kLeft, 2, kVectors>,
+    TileOf<kLeft, 3, kVectors>,
+    TileOf<kLeft, 4, kVectors>,
+    TileOf<kLeft, 5, kVectors>,
+    TileOf<kLeft, 6, kVectors>,
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-    MultiplyTile<kLeft, 7, kVectors>,
-    MultiplyTile<kLeft, 8, kVectors>,
+    TileOf<kLeft, 7, kVectors>,
+    TileOf<kLeft, 8, kVectors>,
 #endif
   };
   static_assert(std::size(kTiles) == kTileRows);
@@ -301,44 +247,12 @@ void Multiply(Operand<float> c, Operand<const float> a, Operand<const float> b, 
   }
 }
 
-// One number, rounded if need be.
-template <class To, class From>
-HWY_INLINE void CopyOne(To* to, const From* from) {
-  StoreF32(LoadF32(OneTag(), from), OneTag(), to);
-}
-// `count` of them.
+// `count` numbers, rounded if need be.
 template <class To, class From>
 HWY_INLINE void CopyRow(To* to, const From* from, int64_t count) {
   ForEachVector(count,
                 [&](auto d, int64_t i) HWY_ATTR { StoreF32(LoadF32(d, from + i), d, to + i); });
 }
-
-#if HWY_TARGET != HWY_SCALAR
-// Four rows of four become four columns of four.
-template <class From, class To>
-HWY_INLINE void Transpose4x4(const From* const from[4], To* const to[4]) {
-  const hn::FixedTag<float, 4> d;
-  const auto row0 = LoadF32(d, from[0]);
-  const auto row1 = LoadF32(d, from[1]);
-  const auto row2 = LoadF32(d, from[2]);
-  const auto row3 = LoadF32(d, from[3]);
-  const auto low02 = hn::InterleaveLower(d, row0, row2);
-  const auto low13 = hn::InterleaveLower(d, row1, row3);
-  const auto high02 = hn::InterleaveUpper(d, row0, row2);
-  const auto high13 = hn::InterleaveUpper(d, row1, row3);
-  StoreF32(hn::InterleaveLower(d, low02, low13), d, to[0]);
-  StoreF32(hn::InterleaveUpper(d, low02, low13), d, to[1]);
-  StoreF32(hn::InterleaveLower(d, high02, high13), d, to[2]);
-  StoreF32(hn::InterleaveUpper(d, high02, high13), d, to[3]);
-}
-#else
-template <class From, class To>
-HWY_INLINE void Transpose4x4(const From* const from[4], To* const to[4]) {
-  for (int i = 0; i < 4; ++i) {
-    for (int j = 0; j < 4; ++j) CopyOne(to[j] + i, from[i] + j);
-  }
-}
-#endif
 
 // Multiplies a tile [count, lanes] by one factor per lane.
 HWY_INLINE void ScaleTile(float* tile, int64_t count, int64_t lanes, const float* factors) {

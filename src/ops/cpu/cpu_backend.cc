@@ -62,12 +62,13 @@ bool SameShape(ConstView a, ConstView b) { return a.rows == b.rows && a.cols == 
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads) : team_(threads), gemm_(threads), workspaces_(threads) {}
+  CpuBackend(int threads, Products products)
+      : team_(threads), gemm_(threads, products), workspaces_(threads) {}
 
   std::string Name() const override { return "cpu"; }
   std::string Description() const override {
     const int threads = team_.threads();
-    return std::string("cpu: ") + cpu::TargetName() + ", " + cpu::GemmLibraryName() + ", " +
+    return std::string("cpu: ") + cpu::TargetName() + ", " + gemm_.Description() + ", " +
            std::to_string(threads) + (threads == 1 ? " thread" : " threads");
   }
   DType dtype() const override { return DType::kF32; }
@@ -385,9 +386,11 @@ class CpuBackend final : public Backend {
 
 std::string WhyBF16IsNoFaster() { return cpu::WhyNoBF16(); }
 
-std::unique_ptr<Backend> MakeCpuBackend(int threads) {
+bool HasProductLibrary() { return !cpu::GemmLibraryName().empty(); }
+
+std::unique_ptr<Backend> MakeCpuBackend(int threads, Products products) {
   SANDGLASS_CHECK(threads >= 1, "a backend needs a thread");
-  return std::make_unique<CpuBackend>(threads);
+  return std::make_unique<CpuBackend>(threads, products);
 }
 
 }  // namespace sandglass

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "ops/cpu/row_kernels.h"
 #include "ops/cpu/team.h"
@@ -37,12 +38,28 @@ class Gemm::Workspace {
   std::array<AlignedBytes, 3> slots_;
 };
 
-Gemm::Gemm(int threads)
+Gemm::Gemm(int threads, Products products)
     : library_(MakeGemmLibrary(threads)),
       has_bf16_(WhyNoBF16().empty()),
-      workspace_(std::make_unique<Workspace>(threads)) {}
+      workspace_(std::make_unique<Workspace>(threads)) {
+  const bool library_is_faster = std::string_view(TargetName()).starts_with("AVX3");
+  if (products == Products::kAuto) {
+    products = library_ != nullptr && library_is_faster ? Products::kLibrary : Products::kOwn;
+  }
+  if (products == Products::kOwn) own_.emplace(threads);
+  SANDGLASS_CHECK(own_ || library_ != nullptr, "no library of matrix products in this build");
+}
 
 Gemm::~Gemm() = default;
+
+std::string Gemm::Description() const {
+  if (!own_) return GemmLibraryName();
+  return has_bf16_ ? "own products (bf16: " + GemmLibraryName() + ")" : "own products";
+}
+
+void Gemm::MultiplyF32(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
+  own_ ? own_->Multiply(c, a, b, spec) : library_->MultiplyF32(c, a, b, spec);
+}
 
 void Gemm::Multiply(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
   const int64_t inner = spec.a == Transpose::kYes ? a.rows : a.cols;
@@ -60,7 +77,7 @@ void Gemm::Multiply(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
     return;
   }
   if (a.dtype == DType::kF32 && c.dtype == DType::kF32) {
-    library_->MultiplyF32(c, a, b, spec);
+    MultiplyF32(c, a, b, spec);
   } else if (a.dtype == DType::kBF16 && has_bf16_) {
     library_->MultiplyBF16(c, a, b, spec);
   } else {
@@ -72,10 +89,10 @@ void Gemm::MultiplyConverted(View c, ConstView a, ConstView b, const MatmulSpec&
   const auto f32 = [&](int slot, ConstView view) {
     return view.dtype == DType::kF32 ? view : workspace_->Converted(slot, view);
   };
-  if (c.dtype == DType::kF32) return library_->MultiplyF32(c, f32(0, a), f32(1, b), spec);
+  if (c.dtype == DType::kF32) return MultiplyF32(c, f32(0, a), f32(1, b), spec);
   const View sum =
       spec.into == Into::kAccumulate ? workspace_->Converted(2, c) : workspace_->Like(2, c);
-  library_->MultiplyF32(sum, f32(0, a), f32(1, b), spec);
+  MultiplyF32(sum, f32(0, a), f32(1, b), spec);
   workspace_->CopyAll(c, sum);
 }
 
