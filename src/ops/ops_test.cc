@@ -270,6 +270,20 @@ TEST(CpuBackend, MatmulOfTheLibrary) {
   }
 }
 
+// Equal terms all round the same way, so that the error of one long sum grows with the square of
+// its length. It is summed in blocks.
+TEST(CpuBackend, MatmulOfGreatDepthStaysExact) {
+  for (const Transpose a : {Transpose::kNo, Transpose::kYes}) {
+    MatmulTensors tensors({70, 17, 50'304, {.a = a, .b = Transpose::kNo}});
+    for (Tensor* const tensor : {&tensors.a, &tensors.b}) {
+      tensor->Set([](int64_t, int64_t) { return 1.0 / 3.0; });
+    }
+    tensors.Multiply(*MakeReferenceBackend(DType::kF64));
+    tensors.Multiply(*MakeCpuBackend(2, Products::kOwn));
+    ASSERT_NO_FATAL_FAILURE(tensors.product.ExpectClose(SumTolerance(384 + 50'304 / 384)));
+  }
+}
+
 TEST(CpuBackend, MatmulHasTheSameBitsForAnyNumberOfThreads) {
   for (const MatmulCase& c : AllSpecs({{40, 300, 700}, {65, 130, 257}, {1100, 20, 400}})) {
     MatmulTensors tensors(c);

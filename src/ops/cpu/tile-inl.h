@@ -37,7 +37,9 @@ struct Operand {
 };
 
 // C [kRows, kVectors * kLanes] (+)= A [kRows, inner] B [inner, kVectors * kLanes], with the lanes
-// of B and C in vectors and the elements of A broadcast. Rows of B start on vector boundaries.
+// of B and C in vectors and the elements of A broadcast. Rows of B start on vector boundaries. The
+// sum over `inner` starts from zero and is added to C once: so the rounding error of a long sum is
+// that of its blocks and of their number, not of its length.
 template <Left kLeft, int kRows, int kVectors>
 HWY_INLINE void MultiplyTile(Operand<float> c, Operand<const float> a, Operand<const float> b,
                              int64_t inner, Into into) {
@@ -45,8 +47,7 @@ HWY_INLINE void MultiplyTile(Operand<float> c, Operand<const float> a, Operand<c
   hn::Vec<FullTag> sums[kRows][kVectors];
   for (int row = 0; row < kRows; ++row) {
     for (int i = 0; i < kVectors; ++i) {
-      sums[row][i] = into == Into::kAccumulate ? hn::LoadU(d, c.data + row * c.stride + i * kLanes)
-                                               : hn::Zero(d);
+      sums[row][i] = hn::Zero(d);
     }
   }
   const float* a_row[kRows];
@@ -65,6 +66,14 @@ HWY_INLINE void MultiplyTile(Operand<float> c, Operand<const float> a, Operand<c
     }
     b_row += b.stride;
     a_offset += a_step;
+  }
+  if (into == Into::kAccumulate) {
+    for (int row = 0; row < kRows; ++row) {
+      for (int i = 0; i < kVectors; ++i) {
+        const float* const before = c.data + row * c.stride + i * kLanes;
+        sums[row][i] = hn::Add(sums[row][i], hn::LoadU(d, before));
+      }
+    }
   }
   for (int row = 0; row < kRows; ++row) {
     for (int i = 0; i < kVectors; ++i) {
