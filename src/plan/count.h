@@ -46,9 +46,9 @@ FlopCounts CountFlops(const ModelConfig& config, int64_t length);
 int64_t KvCacheBytesPerToken(const Shape& shape, DType dtype);
 
 // What the program takes whatever it trains, in bytes: pages of its code and libraries (12 MiB),
-// and the buffers that matrix products on two threads pack their factors into, with what malloc
-// keeps between them. By measurement, see "Memory" in docs/performance.md.
-inline constexpr int64_t kProgramBytes = int64_t{40} << 20;
+// and the buffers that matrix products on two threads pack their factors into (2 to 10 MiB). By
+// measurement, see "Memory" in docs/performance.md.
+inline constexpr int64_t kProgramBytes = int64_t{20} << 20;
 
 // Bytes to train a model with AdamW in the capacity's element types.
 struct TrainingMemory {
