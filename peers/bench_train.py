@@ -283,7 +283,7 @@ def prepared_data(place: pathlib.Path) -> pathlib.Path:
     from conftest import random_text
 
     text, tokenizer, data = place / "text.txt", place / "tokenizer.json", place / "data"
-    text.write_text(random_text(seed=3, words=60_000))
+    text.write_text(random_text(seed=3, words=15_000))
     by_paragraph = ["--documents", "paragraph"]
     program.sandglass(
         "tokenizer", "train", "--vocabulary", 331, *by_paragraph, "--out", tokenizer, text
