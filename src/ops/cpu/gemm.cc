@@ -42,9 +42,9 @@ Gemm::Gemm(int threads, Products products)
     : library_(MakeGemmLibrary(threads)),
       has_bf16_(WhyNoBF16().empty()),
       workspace_(std::make_unique<Workspace>(threads)) {
-  const bool library_is_faster = std::string_view(TargetName()).starts_with("AVX3");
+  const bool own_is_untimed = std::string_view(TargetName()).starts_with("AVX3");
   if (products == Products::kAuto) {
-    products = library_ != nullptr && library_is_faster ? Products::kLibrary : Products::kOwn;
+    products = library_ != nullptr && own_is_untimed ? Products::kLibrary : Products::kOwn;
   }
   if (products == Products::kOwn) own_.emplace(threads);
   SANDGLASS_CHECK(own_ || library_ != nullptr, "no library of matrix products in this build");
