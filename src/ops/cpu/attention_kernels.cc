@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "ops/cpu/element.h"
+#include "ops/cpu/workspace.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/attention_kernels.cc"
@@ -29,10 +30,6 @@ inline constexpr int64_t kKeyBlock = 64;
 inline constexpr int64_t kLaneStride = 80;
 // Widest vector in floats; row-major tiles are padded to it.
 inline constexpr int64_t kWidestVector = 16;
-
-inline int64_t RoundUp(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // Hands out parts of a workspace, or only measures it when there is none.
 class Carver {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/cpu/product_kernels.h"
+#include "ops/cpu/workspace.h"
 
 namespace sandglass::cpu {
 namespace {
@@ -19,9 +20,6 @@ constexpr int64_t kRowBlock = 512;
 // Products of fewer rows do not pack B: up to here that costs more than slower kernels.
 constexpr int64_t kFewRows = 64;
 
-int64_t DivideUp(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
-int64_t RoundUp(int64_t value, int64_t multiple) { return DivideUp(value, multiple) * multiple; }
-
 // [0, count) in equal blocks of at most `most`, each but the last a multiple of `multiple`.
 struct Blocks {
   int64_t count;
@@ -35,10 +33,6 @@ struct Blocks {
 };
 
 Blocks DepthBlocks(int64_t depth) { return {depth, kDepthBlock, 8}; }
-
-void Reserve(AlignedBytes& bytes, int64_t floats) {
-  if (bytes.size_bytes() < floats * 4) bytes = AlignedBytes(floats * 4);
-}
 
 // Rows [begin, begin + count) of op(x).
 ConstView RowsOf(ConstView x, Transpose transpose, int64_t begin, int64_t count) {

@@ -8,6 +8,7 @@
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/row_kernels.h"
 #include "ops/cpu/team.h"
+#include "ops/cpu/workspace.h"
 #include "tensor/memory_plan.h"
 
 namespace sandglass {
@@ -132,8 +133,8 @@ class CpuBackend final : public Backend {
     SANDGLASS_CHECK(SameShape(dgain, gain), "gain gradient sizes");
     CheckNorm(inverse_rms, x, gain, spec);
     const Parts parts(x);
-    const int64_t stride = (gain.cols + kLineFloats - 1) / kLineFloats * kLineFloats;
-    Reserve(partial_gains_, parts.count() * stride);
+    const int64_t stride = cpu::RoundUp(gain.cols, kLineFloats);
+    cpu::Reserve(partial_gains_, parts.count() * stride);
     const auto dgain_of = [&](int64_t part) {
       return ViewOf(reinterpret_cast<float*>(partial_gains_.data()) + part * stride, 1, gain.cols);
     };
@@ -364,13 +365,9 @@ class CpuBackend final : public Backend {
     return sum;
   }
 
-  // Takes memory only when an op needs more than any before.
-  static void Reserve(AlignedBytes& bytes, int64_t floats) {
-    if (bytes.size_bytes() < floats * 4) bytes = AlignedBytes(floats * 4);
-  }
   // Gives every thread at least this much scratch memory of its own.
   void ReserveWorkspaces(int64_t floats) {
-    for (AlignedBytes& bytes : workspaces_) Reserve(bytes, floats);
+    for (AlignedBytes& bytes : workspaces_) cpu::Reserve(bytes, floats);
   }
   float* Workspace(int thread) { return reinterpret_cast<float*>(workspaces_[thread].data()); }
 

@@ -6,6 +6,7 @@
 
 #include "ops/cpu/row_kernels.h"
 #include "ops/cpu/team.h"
+#include "ops/cpu/workspace.h"
 #include "tensor/memory_plan.h"
 
 namespace sandglass::cpu {
@@ -18,8 +19,7 @@ class Gemm::Workspace {
   // An uninitialised f32 matrix of the view's shape in slot 0, 1 or 2.
   View Like(int slot, ConstView view) {
     AlignedBytes& bytes = slots_[slot];
-    const int64_t size = view.elements() * SizeOf(DType::kF32);
-    if (bytes.size_bytes() < size) bytes = AlignedBytes(size);
+    Reserve(bytes, view.elements());
     return {bytes.data(), DType::kF32, view.rows, view.cols, view.cols};
   }
   View Converted(int slot, ConstView view) {
