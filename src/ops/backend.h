@@ -196,15 +196,14 @@ std::unique_ptr<Backend> MakeReferenceBackend(DType dtype);
 // are computed right in any case.
 std::string WhyBF16IsNoFaster();
 
-// Who multiplies matrices in f32 on the cpu backend. kAuto is the faster of the others: the
-// backend's own kernels, but the library on a processor with AVX-512, where they have not been
-// timed.
+// Who multiplies matrices on the cpu backend: kAuto is the backend's own kernels, a library is there
+// to be compared with.
 enum class Products { kAuto, kOwn, kLibrary };
 // Whether the program was built with a library of matrix products.
 bool HasProductLibrary();
 
 // Highway kernels on `threads` threads, and a library's matrix products where `products` asks for
-// them (there must be one) and in bf16; f32, with activations in f32 or bf16.
+// them (there must be one); f32, with activations in f32 or bf16.
 std::unique_ptr<Backend> MakeCpuBackend(int threads, Products products = Products::kAuto);
 
 }  // namespace sandglass

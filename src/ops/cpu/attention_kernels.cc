@@ -201,7 +201,7 @@ struct Sizes {
 template <Left kLeft, int kRows, int kVectors>
 HWY_NOINLINE void TileOf(Operand<float> c, Operand<const float> a, Operand<const float> b,
                          int64_t inner, Into into) {
-  MultiplyTile<kLeft, kRows, kVectors>(c, a, b, inner, into);
+  MultiplyTile<Floats, kLeft, kRows, kVectors>(c, a, b, inner, into);
 }
 
 template <Left kLeft, int kVectors>

@@ -3,17 +3,21 @@
 #include <algorithm>
 
 #include "ops/cpu/product_kernels.h"
+#include "ops/cpu/row_kernels.h"
 #include "ops/cpu/workspace.h"
 
 namespace sandglass::cpu {
 namespace {
 
-// Depth of what is multiplied at a time. A tile's rows of A, 6 x 384 floats, take 9 of the 32 KiB
-// of a first-level cache; 160 columns of B 240 of the 512 KiB of a second-level one.
+// Words of depth that are multiplied at a time. A tile's rows of A, 6 x 384 words, take 9 of the 32
+// KiB of a first-level cache; 160 columns of B 240 of the 512 KiB of a second-level one.
 constexpr int64_t kDepthBlock = 384;
-// Depth of a block of B, and floats of one (8 MiB): where B is that deep, still a thousand columns.
+// Words of depth of a block of B, and words of one (8 MiB): where B is that deep, still a thousand
+// columns.
 constexpr int64_t kRightDepth = 2048;
-constexpr int64_t kRightFloats = int64_t{1} << 21;
+constexpr int64_t kRightWords = int64_t{1} << 21;
+// Columns of C that are added up in f32 before they are rounded.
+constexpr int64_t kSumColumns = 512;
 // Rows of C that a thread takes at a time, at most. More would not fit the second-level cache
 // beside B where A is packed.
 constexpr int64_t kRowBlock = 512;
@@ -32,7 +36,16 @@ struct Blocks {
   int64_t length(int64_t block) const { return std::min(size, count - begin(block)); }
 };
 
-Blocks DepthBlocks(int64_t depth) { return {depth, kDepthBlock, 8}; }
+// Elements in a word of a packed factor.
+int64_t WordDepth(DType factors) { return SizeOf(DType::kF32) / SizeOf(factors); }
+
+// Blocks of depth, in elements; each but the last is whole words.
+Blocks DepthBlocks(int64_t depth, DType factors) {
+  return {depth, kDepthBlock * WordDepth(factors), 8};
+}
+Blocks RightBlocks(int64_t depth, DType factors) {
+  return {depth, kRightDepth * WordDepth(factors), 8};
+}
 
 // Rows [begin, begin + count) of op(x).
 ConstView RowsOf(ConstView x, Transpose transpose, int64_t begin, int64_t count) {
@@ -50,25 +63,37 @@ void BlockedProducts::Multiply(View c, ConstView a, ConstView b, const MatmulSpe
   }
   const int64_t all = spec.a == Transpose::kYes ? a.rows : a.cols;
   const int64_t tile_columns = ProductTileColumns();
-  const Blocks depth(all, kRightDepth, 8);
-  const Blocks columns(
-      c.cols, std::max(tile_columns, kRightFloats / depth.size / tile_columns * tile_columns),
-      tile_columns);
-  for (int64_t i = 0; i < depth.blocks(); ++i) {
-    const ConstView a_part = ColumnsOf(a, spec.a, depth.begin(i), depth.length(i));
-    const ConstView b_part = RowsOf(b, spec.b, depth.begin(i), depth.length(i));
-    const Into into = i == 0 ? spec.into : Into::kAccumulate;
-    for (int64_t j = 0; j < columns.blocks(); ++j) {
-      MultiplyColumns(c.Columns(columns.begin(j), columns.length(j)), a_part,
-                      ColumnsOf(b_part, spec.b, columns.begin(j), columns.length(j)),
-                      {spec.a, spec.b, into});
+  const Blocks depth = RightBlocks(all, a.dtype);
+  const int64_t words = DivideUp(depth.size, WordDepth(a.dtype));
+  // A result in bf16 that is added up in several blocks is added up in f32.
+  const bool wide = c.dtype == DType::kBF16 && DepthBlocks(all, a.dtype).blocks() > 1;
+  const int64_t most = wide ? std::min(kSumColumns, kRightWords / words) : kRightWords / words;
+  const Blocks columns(c.cols, std::max(tile_columns, most / tile_columns * tile_columns),
+                       tile_columns);
+  if (wide) Reserve(sums_, c.rows * columns.size);
+  for (int64_t j = 0; j < columns.blocks(); ++j) {
+    const View part = c.Columns(columns.begin(j), columns.length(j));
+    const View sum = wide ? View{sums_.data(), DType::kF32, part.rows, part.cols, part.cols} : part;
+    if (wide && spec.into == Into::kAccumulate) CopyAll(sum, part);
+    for (int64_t i = 0; i < depth.blocks(); ++i) {
+      const ConstView a_part = ColumnsOf(a, spec.a, depth.begin(i), depth.length(i));
+      const ConstView b_part = RowsOf(b, spec.b, depth.begin(i), depth.length(i));
+      MultiplyColumns(sum, a_part, ColumnsOf(b_part, spec.b, columns.begin(j), columns.length(j)),
+                      {spec.a, spec.b, i == 0 ? spec.into : Into::kAccumulate});
     }
+    if (wide) CopyAll(part, sum);
   }
+}
+
+void BlockedProducts::CopyAll(View y, ConstView x) const {
+  team_.Ranges({.count = x.rows}, [&](int, int64_t begin, int64_t end) {
+    Copy(y.Rows(begin, end - begin), x.Rows(begin, end - begin));
+  });
 }
 
 void BlockedProducts::MultiplyFew(View c, ConstView a, ConstView b, Into into) const {
   // A thread is worth waking for 64 KiB of B.
-  const int64_t minimum = (int64_t{1} << 14) / a.cols + 1;
+  const int64_t minimum = (int64_t{1} << 16) / (a.cols * SizeOf(a.dtype)) + 1;
   team_.Ranges(
       {.count = c.cols, .minimum = minimum, .multiple = 16}, [&](int, int64_t begin, int64_t end) {
         MultiplyFewRows(c.Columns(begin, end - begin), a, b.Rows(begin, end - begin), into);
@@ -80,8 +105,9 @@ void BlockedProducts::MultiplyColumns(View c, ConstView a, ConstView b, const Ma
   const int64_t tile_rows = ProductTileRows();
   const int64_t tile_columns = ProductTileColumns();
   const int64_t panels = DivideUp(c.cols, tile_columns);
-  const Blocks depth = DepthBlocks(spec.a == Transpose::kYes ? a.rows : a.cols);
-  Reserve(right_, depth.count * panels * tile_columns);
+  const int64_t word_depth = WordDepth(a.dtype);
+  const Blocks depth = DepthBlocks(spec.a == Transpose::kYes ? a.rows : a.cols, a.dtype);
+  Reserve(right_, DivideUp(depth.count, word_depth) * panels * tile_columns);
   PackRight(b, spec.b);
 
   // Rows of C in parts of whole tiles, as many for each thread; where there are too few tiles to
@@ -92,9 +118,12 @@ void BlockedProducts::MultiplyColumns(View c, ConstView a, ConstView b, const Ma
   const int64_t column_parts = tiles < 8 * threads ? std::min(threads, panels) : 1;
   const auto tiles_before = [&](int64_t part) { return tiles * part / row_parts; };
   const auto panels_before = [&](int64_t part) { return panels * part / column_parts; };
-  if (spec.a == Transpose::kYes) {
+  const auto is_packed = [&](int64_t length) {
+    return spec.a == Transpose::kYes || length % word_depth != 0;
+  };
+  if (is_packed(depth.count)) {
     const int64_t rows = (tiles / row_parts + 1) * tile_rows;
-    for (AlignedBytes& bytes : left_) Reserve(bytes, rows * depth.size);
+    for (AlignedBytes& bytes : left_) Reserve(bytes, rows * DivideUp(depth.size, word_depth));
   }
   team_.Items(row_parts * column_parts, [&](int thread, int64_t item) {
     const int64_t row_part = item / column_parts;
@@ -109,16 +138,18 @@ void BlockedProducts::MultiplyColumns(View c, ConstView a, ConstView b, const Ma
     const ConstView a_rows = RowsOf(a, spec.a, row, rows);
     for (int64_t i = 0; i < depth.blocks(); ++i) {
       const int64_t length = depth.length(i);
+      const int64_t words = DivideUp(length, word_depth);
       const ConstView a_block = ColumnsOf(a_rows, spec.a, depth.begin(i), length);
-      LeftBlock left = {a_block.Row<float>(), a_block.stride, false};
-      if (spec.a == Transpose::kYes) {
+      LeftBlock left = {a_block.data, a.dtype, a_block.stride, false};
+      if (is_packed(length)) {
         float* const packed = reinterpret_cast<float*>(left_[thread].data());
-        PackLeft(packed, a_block);
-        left = {packed, 0, true};
+        PackLeft(packed, a_block, spec.a);
+        left = {packed, a.dtype, 0, true};
       }
+      const int64_t words_before = depth.begin(i) / word_depth;
       MultiplyBlock(part, left,
-                    Panels() + (depth.begin(i) * panels + first_panel * length) * tile_columns,
-                    length, i == 0 ? spec.into : Into::kAccumulate);
+                    Panels() + (words_before * panels + first_panel * words) * tile_columns, words,
+                    i == 0 ? spec.into : Into::kAccumulate);
     }
   });
 }
@@ -127,11 +158,13 @@ void BlockedProducts::MultiplyColumns(View c, ConstView a, ConstView b, const Ma
 void BlockedProducts::PackRight(ConstView b, Transpose transpose) const {
   const int64_t tile_columns = ProductTileColumns();
   const bool transposed = transpose == Transpose::kYes;
-  const Blocks depth = DepthBlocks(transposed ? b.cols : b.rows);
+  const int64_t word_depth = WordDepth(b.dtype);
+  const Blocks depth = DepthBlocks(transposed ? b.cols : b.rows, b.dtype);
   const int64_t columns = transposed ? b.rows : b.cols;
   const int64_t panels = DivideUp(columns, tile_columns);
-  const auto block_of = [&](int64_t block) {
-    return Panels() + depth.begin(block) * panels * tile_columns;
+  const auto words_of = [&](int64_t block) { return DivideUp(depth.length(block), word_depth); };
+  const auto panels_of = [&](int64_t block) {
+    return Panels() + depth.begin(block) / word_depth * panels * tile_columns;
   };
   if (transposed) {
     team_.Items(depth.blocks() * panels, [&](int, int64_t item) {
@@ -140,7 +173,7 @@ void BlockedProducts::PackRight(ConstView b, Transpose transpose) const {
       const int64_t column = panel * tile_columns;
       const ConstView part = b.Rows(column, std::min(tile_columns, columns - column))
                                  .Columns(depth.begin(block), depth.length(block));
-      PackRightPanel(block_of(block) + panel * depth.length(block) * tile_columns, part);
+      PackRightPanel(panels_of(block) + panel * words_of(block) * tile_columns, part);
     });
     return;
   }
@@ -151,7 +184,7 @@ void BlockedProducts::PackRight(ConstView b, Transpose transpose) const {
     const int64_t first = item % pieces * kRows;
     const int64_t rows = std::min(kRows, depth.length(block) - first);
     if (rows <= 0) return;
-    PackRightRows(block_of(block), depth.length(block), first,
+    PackRightRows(panels_of(block), words_of(block), first,
                   b.Rows(depth.begin(block) + first, rows));
   });
 }

@@ -1,4 +1,5 @@
-// Matrix products of our own: C (+)= op(A) op(B), all f32, on the kernels of product_kernels.h.
+// Matrix products of our own: C (+)= op(A) op(B), all f32, or A and B in bf16 and C in f32 or bf16,
+// on the kernels of product_kernels.h.
 //
 // The scheme is that of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication",
 // ACM TOMS 34(3), 2008) with its two inner loops exchanged. B is packed in blocks that fit the
@@ -24,11 +25,13 @@ class BlockedProducts {
  public:
   explicit BlockedProducts(int threads) : team_(threads), left_(threads) {}
 
-  // Backend::Matmul for f32 of sizes that match, none of them zero. Takes memory only when a
-  // product needs more than any before: 8 MiB and 800 KiB a thread at most.
+  // Backend::Matmul for sizes that match, none of them zero. Takes memory only when a product needs
+  // more than any before: 8 MiB and 800 KiB a thread at most, and for a result in bf16 of a depth
+  // above 768 sums of 512 of its columns.
   void Multiply(View c, ConstView a, ConstView b, const MatmulSpec& spec);
 
  private:
+  void CopyAll(View y, ConstView x) const;
   void MultiplyFew(View c, ConstView a, ConstView b, Into into) const;
   void MultiplyColumns(View c, ConstView a, ConstView b, const MatmulSpec& spec);
   void PackRight(ConstView b, Transpose transpose) const;
@@ -37,6 +40,7 @@ class BlockedProducts {
 
   Team team_;
   AlignedBytes right_;              // a block of B
+  AlignedBytes sums_;               // of columns of C
   std::vector<AlignedBytes> left_;  // of each thread, a block of A
 };
 

@@ -6,6 +6,7 @@
 #include "ops/backend.h"
 #include "ops/cpu/attention_kernels.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/product_kernels.h"
 #include "ops/cpu/row_kernels.h"
 #include "ops/cpu/team.h"
 #include "ops/cpu/workspace.h"
@@ -381,7 +382,9 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::string WhyBF16IsNoFaster() { return cpu::WhyNoBF16(); }
+std::string WhyBF16IsNoFaster() {
+  return cpu::HasDotBF16() ? "" : "the processor has no AVX512_BF16 instructions";
+}
 
 bool HasProductLibrary() { return !cpu::GemmLibraryName().empty(); }
 

@@ -1,64 +1,18 @@
 #include "ops/cpu/gemm.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
-
-#include "ops/cpu/row_kernels.h"
-#include "ops/cpu/team.h"
-#include "ops/cpu/workspace.h"
-#include "tensor/memory_plan.h"
 
 namespace sandglass::cpu {
 
-// Room for the three matrices of a converted product; grows to the largest seen.
-class Gemm::Workspace {
- public:
-  explicit Workspace(int threads) : team_(threads) {}
-
-  // An uninitialised f32 matrix of the view's shape in slot 0, 1 or 2.
-  View Like(int slot, ConstView view) {
-    AlignedBytes& bytes = slots_[slot];
-    Reserve(bytes, view.elements());
-    return {bytes.data(), DType::kF32, view.rows, view.cols, view.cols};
-  }
-  View Converted(int slot, ConstView view) {
-    const View converted = Like(slot, view);
-    CopyAll(converted, view);
-    return converted;
-  }
-  void CopyAll(View y, ConstView x) const {
-    team_.Ranges({.count = x.rows}, [&](int, int64_t begin, int64_t end) {
-      Copy(y.Rows(begin, end - begin), x.Rows(begin, end - begin));
-    });
-  }
-
- private:
-  Team team_;
-  std::array<AlignedBytes, 3> slots_;
-};
-
-Gemm::Gemm(int threads, Products products)
-    : library_(MakeGemmLibrary(threads)),
-      has_bf16_(WhyNoBF16().empty()),
-      workspace_(std::make_unique<Workspace>(threads)) {
-  const bool own_is_untimed = std::string_view(TargetName()).starts_with("AVX3");
-  if (products == Products::kAuto) {
-    products = library_ != nullptr && own_is_untimed ? Products::kLibrary : Products::kOwn;
-  }
-  if (products == Products::kOwn) own_.emplace(threads);
-  SANDGLASS_CHECK(own_ || library_ != nullptr, "no library of matrix products in this build");
+Gemm::Gemm(int threads, Products products) : own_(threads) {
+  if (products != Products::kLibrary) return;
+  library_ = MakeGemmLibrary(threads);
+  SANDGLASS_CHECK(library_ != nullptr, "no library of matrix products in this build");
 }
-
-Gemm::~Gemm() = default;
 
 std::string Gemm::Description() const {
-  if (!own_) return GemmLibraryName();
-  return has_bf16_ ? "own products (bf16: " + GemmLibraryName() + ")" : "own products";
-}
-
-void Gemm::MultiplyF32(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
-  own_ ? own_->Multiply(c, a, b, spec) : library_->MultiplyF32(c, a, b, spec);
+  if (library_ == nullptr) return "own products";
+  return LibraryHasBF16() ? GemmLibraryName() : GemmLibraryName() + " (bf16: own products)";
 }
 
 void Gemm::Multiply(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
@@ -67,6 +21,7 @@ void Gemm::Multiply(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
   SANDGLASS_CHECK(c.cols == (spec.b == Transpose::kYes ? b.rows : b.cols), "matmul columns");
   SANDGLASS_CHECK(inner == (spec.b == Transpose::kYes ? b.cols : b.rows), "matmul inner size");
   SANDGLASS_CHECK(a.dtype == b.dtype, "factors of one type");
+  SANDGLASS_CHECK(c.dtype == DType::kF32 || a.dtype == DType::kBF16, "products of f32 are f32");
   if (c.elements() == 0) return;
   if (inner == 0) {
     if (spec.into == Into::kAccumulate) return;
@@ -76,24 +31,9 @@ void Gemm::Multiply(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
     }
     return;
   }
-  if (a.dtype == DType::kF32 && c.dtype == DType::kF32) {
-    MultiplyF32(c, a, b, spec);
-  } else if (a.dtype == DType::kBF16 && has_bf16_) {
-    library_->MultiplyBF16(c, a, b, spec);
-  } else {
-    MultiplyConverted(c, a, b, spec);
-  }
-}
-
-void Gemm::MultiplyConverted(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
-  const auto f32 = [&](int slot, ConstView view) {
-    return view.dtype == DType::kF32 ? view : workspace_->Converted(slot, view);
-  };
-  if (c.dtype == DType::kF32) return MultiplyF32(c, f32(0, a), f32(1, b), spec);
-  const View sum =
-      spec.into == Into::kAccumulate ? workspace_->Converted(2, c) : workspace_->Like(2, c);
-  MultiplyF32(sum, f32(0, a), f32(1, b), spec);
-  workspace_->CopyAll(c, sum);
+  if (library_ == nullptr) return own_.Multiply(c, a, b, spec);
+  if (a.dtype == DType::kF32) return library_->MultiplyF32(c, a, b, spec);
+  LibraryHasBF16() ? library_->MultiplyBF16(c, a, b, spec) : own_.Multiply(c, a, b, spec);
 }
 
 }  // namespace sandglass::cpu

@@ -68,6 +68,6 @@ std::string GemmLibraryName() {
   return "CBLAS";
 }
 
-std::string WhyNoBF16() { return "the CBLAS interface has no bf16 products"; }
+bool LibraryHasBF16() { return false; }
 
 }  // namespace sandglass::cpu

@@ -7,6 +7,6 @@ std::unique_ptr<GemmLibrary> MakeGemmLibrary(int) { return nullptr; }
 
 std::string GemmLibraryName() { return ""; }
 
-std::string WhyNoBF16() { return "this program was built without a library of bf16 products"; }
+bool LibraryHasBF16() { return false; }
 
 }  // namespace sandglass::cpu

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/product_kernels.h"
 
 namespace sandglass::cpu {
 namespace {
@@ -141,14 +142,7 @@ std::string GemmLibraryName() {
          std::to_string(version.patch);
 }
 
-std::string WhyNoBF16() {
-#if defined(__x86_64__)
-  // AMX implies AVX512_BF16. Without it oneDNN refuses bf16 or converts it to f32 itself.
-  return __builtin_cpu_supports("avx512bf16") ? ""
-                                              : "the processor has no AVX512_BF16 instructions";
-#else
-  return "bf16 products are used on x86-64 only";
-#endif
-}
+// Without the instructions oneDNN refuses bf16 or converts it to f32 itself.
+bool LibraryHasBF16() { return HasDotBF16(); }
 
 }  // namespace sandglass::cpu

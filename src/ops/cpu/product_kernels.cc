@@ -1,8 +1,12 @@
 #include "ops/cpu/product_kernels.h"
 
 #include <algorithm>
-#include <cstring>
-#include <iterator>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "ops/cpu/element.h"
+#include "ops/cpu/workspace.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/product_kernels.cc"
@@ -18,160 +22,289 @@ namespace HWY_NAMESPACE {
 int64_t ProductTileRows() { return kTileRows; }
 int64_t ProductTileColumns() { return kPanel; }
 
-void PackRightRows(float* panels, int64_t depth, int64_t first, ConstView b) {
+// Row `row` of b [depth, columns], or for pairs rows `row` and `row` + 1 of it, as words.
+struct FloatRows {
+  using Words = Floats;
+  const float* from = nullptr;
+  FloatRows() = default;
+  FloatRows(ConstView b, int64_t row) : from(b.Row<float>(row)) {}
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> Load(D d, int64_t column) const {
+    return hn::LoadU(d, from + column);
+  }
+};
+struct PairRows {
+  using Words = Pairs;
+  const BF16* earlier = nullptr;
+  const BF16* later = nullptr;  // null below the last row: zeros
+  PairRows() = default;
+  PairRows(ConstView b, int64_t row)
+      : earlier(b.Row<BF16>(row)), later(row + 1 < b.rows ? b.Row<BF16>(row + 1) : nullptr) {}
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> Load(D d, int64_t column) const {
+    const hn::Rebind<uint32_t, D> bits;
+    const hn::Rebind<uint16_t, D> halves;
+    const auto widened = [&](const BF16* row) HWY_ATTR {
+      const auto* const numbers = reinterpret_cast<const uint16_t*>(row + column);
+      return hn::PromoteTo(bits, hn::LoadU(halves, numbers));
+    };
+    auto word = widened(earlier);
+    if (later != nullptr) word = hn::Or(word, hn::ShiftLeft<16>(widened(later)));
+    return hn::BitCast(d, word);
+  }
+};
+
+// Words [begin, begin + columns) of such rows, side by side.
+template <class Rows>
+HWY_INLINE void CopyWords(float* to, const Rows& rows, int64_t begin, int64_t columns) {
+  ForEachVector(columns, [&](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(rows.Load(d, begin + i), d, to + i);
+  });
+}
+
+template <class Rows>
+void PackRightRowsOf(float* panels, int64_t words, int64_t first, ConstView b) {
+  constexpr int64_t kDepth = Rows::Words::kDepth;
   const FullTag d;
-  const int64_t whole = b.cols / kPanel;
-  const int64_t rest = b.cols % kPanel;
-  for (int64_t row = 0; row < b.rows; ++row) {
-    const float* from = b.Row<float>(row);
-    float* to = panels + (first + row) * kPanel;
-    for (int64_t panel = 0; panel < whole; ++panel) {
+  const int64_t whole = b.cols / kPanel * kPanel;
+  const int64_t rest = b.cols - whole;
+  for (int64_t row = 0; row < b.rows; row += kDepth) {
+    const Rows rows(b, row);
+    float* to = panels + (first + row) / kDepth * kPanel;
+    for (int64_t column = 0; column < whole; column += kPanel) {
       for (int i = 0; i < kTileVectors; ++i) {
-        hn::Store(hn::LoadU(d, from + i * kLanes), d, to + i * kLanes);
+        hn::Store(rows.Load(d, column + i * kLanes), d, to + i * kLanes);
       }
-      from += kPanel;
-      to += depth * kPanel;
+      to += words * kPanel;
     }
-    if (rest > 0) std::fill(std::copy_n(from, rest, to), to + kPanel, 0.0f);
+    if (rest > 0) {
+      CopyWords(to, rows, whole, rest);
+      std::fill(to + rest, to + kPanel, 0.0f);
+    }
+  }
+}
+
+void PackRightRows(float* panels, int64_t words, int64_t first, ConstView b) {
+  b.dtype == DType::kF32 ? PackRightRowsOf<FloatRows>(panels, words, first, b)
+                         : PackRightRowsOf<PairRows>(panels, words, first, b);
+}
+
+// The word of a row of elements that starts at `from`, of which `left` remain.
+HWY_INLINE float WordAt(const float* from, int64_t /*left*/) { return *from; }
+HWY_INLINE float WordAt(const BF16* from, int64_t left) {
+  const BF16 pair[2] = {from[0], left > 1 ? from[1] : BF16()};
+  return std::bit_cast<float>(pair);
+}
+
+// Rows of words become columns of words.
+template <class Words>
+void PackRightPanelOf(float* panel, ConstView b) {
+  using Element = typename Words::Element;
+  constexpr int64_t kDepth = Words::kDepth;
+  const int64_t words = DivideUp(b.cols, kDepth);
+  if (b.rows < kPanel) std::fill_n(panel, words * kPanel, 0.0f);
+  const int64_t whole_columns = b.rows / 4 * 4;
+  const int64_t whole_words = b.cols / (4 * kDepth) * 4;
+  for (int64_t n = 0; n < whole_words; n += 4) {
+    for (int64_t column = 0; column < whole_columns; column += 4) {
+      const Element* const from = b.Row<Element>(column) + n * kDepth;
+      TransposeWords4x4(from, b.stride, panel + n * kPanel + column, kPanel);
+    }
+  }
+  for (int64_t column = 0; column < b.rows; ++column) {
+    const Element* const from = b.Row<Element>(column);
+    for (int64_t n = column < whole_columns ? whole_words : 0; n < words; ++n) {
+      panel[n * kPanel + column] = WordAt(from + n * kDepth, b.cols - n * kDepth);
+    }
   }
 }
 
 void PackRightPanel(float* panel, ConstView b) {
-  const int64_t depth = b.cols;
-  if (b.rows < kPanel) std::fill_n(panel, depth * kPanel, 0.0f);
-  const int64_t whole_columns = b.rows / 4 * 4;
-  const int64_t whole_depth = depth / 4 * 4;
-  for (int64_t n = 0; n < whole_depth; n += 4) {
-    for (int64_t column = 0; column < whole_columns; column += 4) {
-      const float* const from[4] = {b.Row<float>(column) + n, b.Row<float>(column + 1) + n,
-                                    b.Row<float>(column + 2) + n, b.Row<float>(column + 3) + n};
-      float* const to = panel + n * kPanel + column;
-      float* const rows[4] = {to, to + kPanel, to + 2 * kPanel, to + 3 * kPanel};
-      Transpose4x4(from, rows);
-    }
-  }
-  for (int64_t column = 0; column < b.rows; ++column) {
-    const float* const from = b.Row<float>(column);
-    for (int64_t n = column < whole_columns ? whole_depth : 0; n < depth; ++n) {
-      panel[n * kPanel + column] = from[n];
-    }
-  }
+  b.dtype == DType::kF32 ? PackRightPanelOf<Floats>(panel, b) : PackRightPanelOf<Pairs>(panel, b);
+}
+
+// kCount words of such rows, side by side.
+template <int kCount, class Rows>
+HWY_INLINE void CopyWords(float* to, const Rows& rows, int64_t column) {
+  constexpr int kStep = std::min<int>(kLanes, std::bit_floor(unsigned{kCount}));
+  const hn::CappedTag<float, kStep> d;
+  hn::StoreU(rows.Load(d, column), d, to);
+  if constexpr (kCount > kStep) CopyWords<kCount - kStep>(to + kStep, rows, column + kStep);
 }
 
 // A few rows of A at a time: each tile's share of them is a few whole cache lines, and no more
 // lines are open than the first-level cache holds ways for, whatever the stride of A.
-void PackLeft(float* packed, ConstView a) {
+template <class Rows>
+void PackLeftTurned(float* packed, ConstView a) {
+  constexpr int64_t kDepth = Rows::Words::kDepth;
   constexpr int64_t kStep = 8;
-  for (int64_t begin = 0; begin < a.rows; begin += kStep) {
-    const int64_t end = std::min(a.rows, begin + kStep);
+  const int64_t words = DivideUp(a.rows, kDepth);
+  for (int64_t begin = 0; begin < words; begin += kStep) {
+    const int64_t count = std::min(kStep, words - begin);
+    std::array<Rows, kStep> from;
+    for (int64_t n = 0; n < count; ++n) from[n] = Rows(a, (begin + n) * kDepth);
     for (int64_t row = 0; row < a.cols;) {
       const int64_t rows = NextTileRows(a.cols - row);
-      const float* from = a.Row<float>(begin) + row;
-      float* to = packed + row * a.rows + begin * rows;
-      if (rows == kTileRows) {
-        for (int64_t n = begin; n < end; ++n, from += a.stride, to += kTileRows) {
-          std::memcpy(to, from, kTileRows * sizeof(float));
-        }
-      } else {
-        for (int64_t n = begin; n < end; ++n, from += a.stride, to += rows) {
-          std::copy_n(from, rows, to);
+      float* to = packed + row * words + begin * rows;
+      for (int64_t n = 0; n < count; ++n, to += rows) {
+        if (rows == kTileRows) {
+          CopyWords<kTileRows>(to, from[n], row);
+        } else {
+          CopyWords(to, from[n], row, rows);
         }
       }
       row += rows;
     }
+  }
+}
+
+// A that lies as it is multiplied is packed only where its rows end with half a word.
+template <class Words>
+void PackLeftRowsOf(float* packed, ConstView a) {
+  using Element = typename Words::Element;
+  constexpr int64_t kDepth = Words::kDepth;
+  const int64_t words = DivideUp(a.cols, kDepth);
+  for (int64_t row = 0; row < a.rows;) {
+    const int64_t rows = NextTileRows(a.rows - row);
+    float* const tile = packed + row * words;
+    for (int64_t i = 0; i < rows; ++i) {
+      const Element* const from = a.Row<Element>(row + i);
+      for (int64_t n = 0; n < words; ++n) {
+        tile[n * rows + i] = WordAt(from + n * kDepth, a.cols - n * kDepth);
+      }
+    }
+    row += rows;
+  }
+}
+
+void PackLeft(float* packed, ConstView a, Transpose transpose) {
+  const bool floats = a.dtype == DType::kF32;
+  if (transpose == Transpose::kYes) {
+    floats ? PackLeftTurned<FloatRows>(packed, a) : PackLeftTurned<PairRows>(packed, a);
+  } else {
+    floats ? PackLeftRowsOf<Floats>(packed, a) : PackLeftRowsOf<Pairs>(packed, a);
   }
 }
 
 // One tile's rows of A times neighbouring panels of B: A stays in the first-level cache while B
 // streams past from the second.
-template <Left kLeft, int kRows>
-HWY_NOINLINE void MultiplyPanels(Operand<float> c, Operand<const float> a, const float* panels,
-                                 int64_t depth, int64_t count, Into into) {
+template <class Words, Left kLeft, int kRows, class Result>
+HWY_NOINLINE void MultiplyPanels(Operand<Result> c, Operand<const typename Words::Element> a,
+                                 const typename Words::Element* panels, int64_t words,
+                                 int64_t count, Into into) {
   for (int64_t panel = 0; panel < count; ++panel) {
-    MultiplyTile<kLeft, kRows, kTileVectors>(c, a, {panels, kPanel}, depth, into);
+    MultiplyTile<Words, kLeft, kRows, kTileVectors>(c, a, {panels, kPanel * Words::kDepth}, words,
+                                                    into);
     c.data += kPanel;
-    panels += depth * kPanel;
+    panels += words * kPanel * Words::kDepth;
   }
 }
 
-using PanelsFunction = void (*)(Operand<float>, Operand<const float>, const float*, int64_t,
-                                int64_t, Into);
 // By rows of the tile, less one.
-template <Left kLeft>
-constexpr PanelsFunction kMultiplyPanels[] = {
-    MultiplyPanels<kLeft, 1>, MultiplyPanels<kLeft, 2>, MultiplyPanels<kLeft, 3>,
-    MultiplyPanels<kLeft, 4>, MultiplyPanels<kLeft, 5>, MultiplyPanels<kLeft, 6>,
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-    MultiplyPanels<kLeft, 7>, MultiplyPanels<kLeft, 8>,
-#endif
-};
-static_assert(std::size(kMultiplyPanels<Left::kRowMajor>) == kTileRows);
+template <class Words, Left kLeft, class Result>
+constexpr auto kMultiplyPanels = []<int... kLess>(std::integer_sequence<int, kLess...>) {
+  return std::array{&MultiplyPanels<Words, kLeft, kLess + 1, Result>...};
+}(std::make_integer_sequence<int, kTileRows>());
 
 // The last panel, of which c has only some columns.
-void MultiplyPartialPanel(PanelsFunction multiply, View c, Operand<const float> a,
-                          const float* panel, int64_t depth, Into into) {
-  HWY_ALIGN float tile[kTileRows * kPanel];
-  multiply({tile, kPanel}, a, panel, depth, 1, Into::kOverwrite);
-  for (int64_t row = 0; row < c.rows; ++row) {
-    float* const to = c.Row<float>(row);
-    for (int64_t column = 0; column < c.cols; ++column) {
-      const float sum = tile[row * kPanel + column];
-      to[column] = into == Into::kAccumulate ? to[column] + sum : sum;
+template <class Words, class Multiply, class Result>
+void MultiplyPartialPanel(Multiply multiply, Operand<Result> c, int64_t rows, int64_t columns,
+                          Operand<const typename Words::Element> a,
+                          const typename Words::Element* panel, int64_t words, Into into) {
+  HWY_ALIGN Result tile[kTileRows * kPanel];
+  if (into == Into::kAccumulate) {
+    std::fill_n(tile, kTileRows * kPanel, Result());
+    for (int64_t row = 0; row < rows; ++row) {
+      std::copy_n(c.data + row * c.stride, columns, tile + row * kPanel);
     }
+  }
+  multiply({tile, kPanel}, a, panel, words, 1, into);
+  for (int64_t row = 0; row < rows; ++row) {
+    std::copy_n(tile + row * kPanel, columns, c.data + row * c.stride);
   }
 }
 
-template <Left kLeft>
-void MultiplyBlockOf(View c, const LeftBlock& a, const float* panels, int64_t depth, Into into) {
+template <class Words, Left kLeft, class Result>
+void MultiplyBlockOf(View c, const LeftBlock& a, const float* packed, int64_t words, Into into) {
+  using Element = typename Words::Element;
+  constexpr int64_t kDepth = Words::kDepth;
   // Half of the smallest second-level cache in use (512 KiB).
-  constexpr int64_t kGroupFloats = int64_t{1} << 16;
-  const int64_t group = std::max<int64_t>(1, kGroupFloats / (depth * kPanel));
+  constexpr int64_t kGroupWords = int64_t{1} << 16;
+  const int64_t group = std::max<int64_t>(1, kGroupWords / (words * kPanel));
   const int64_t whole = c.cols / kPanel;
+  const auto* const panels = reinterpret_cast<const Element*>(packed);
+  const auto* const a_data = static_cast<const Element*>(a.data);
   const auto for_each_tile = [&](const auto& action) {
     for (int64_t row = 0; row < c.rows;) {
       const int64_t rows = NextTileRows(c.rows - row);
-      const Operand<const float> left =
-          kLeft == Left::kRowMajor ? Operand<const float>{a.data + row * a.stride, a.stride}
-                                   : Operand<const float>{a.data + row * depth, rows};
-      action(kMultiplyPanels<kLeft>[rows - 1], row, rows, left);
+      const Operand<const Element> left =
+          kLeft == Left::kRowMajor
+              ? Operand<const Element>{a_data + row * a.stride, a.stride}
+              : Operand<const Element>{a_data + row * words * kDepth, rows * kDepth};
+      action(kMultiplyPanels<Words, kLeft, Result>[rows - 1], row, rows, left);
       row += rows;
     }
   };
   for (int64_t first = 0; first < whole; first += group) {
     const int64_t count = std::min(group, whole - first);
-    for_each_tile([&](PanelsFunction multiply, int64_t row, int64_t, Operand<const float> left) {
-      multiply({c.Row<float>(row) + first * kPanel, c.stride}, left,
-               panels + first * depth * kPanel, depth, count, into);
+    for_each_tile([&](auto multiply, int64_t row, int64_t, Operand<const Element> left) {
+      multiply({c.Row<Result>(row) + first * kPanel, c.stride}, left,
+               panels + first * words * kPanel * kDepth, words, count, into);
     });
   }
   const int64_t rest = c.cols - whole * kPanel;
   if (rest == 0) return;
-  for_each_tile([&](PanelsFunction multiply, int64_t row, int64_t rows, Operand<const float> left) {
-    MultiplyPartialPanel(multiply, c.Rows(row, rows).Columns(whole * kPanel, rest), left,
-                         panels + whole * depth * kPanel, depth, into);
+  for_each_tile([&](auto multiply, int64_t row, int64_t rows, Operand<const Element> left) {
+    MultiplyPartialPanel<Words>(multiply,
+                                Operand<Result>{c.Row<Result>(row) + whole * kPanel, c.stride},
+                                rows, rest, left, panels + whole * words * kPanel * kDepth, words,
+                                into);
   });
 }
 
-void MultiplyBlock(View c, const LeftBlock& a, const float* panels, int64_t depth, Into into) {
-  a.packed ? MultiplyBlockOf<Left::kColumnMajor>(c, a, panels, depth, into)
-           : MultiplyBlockOf<Left::kRowMajor>(c, a, panels, depth, into);
+// Calls action with the Words of a product and with a value of its result's type. Products of
+// floats are floats.
+template <class Action>
+HWY_INLINE void WithKinds(DType factors, DType result, const Action& action) {
+  if (factors == DType::kF32) return action(Floats(), float());
+#if HWY_TARGET == HWY_AVX3
+  if (HasDotBF16()) {
+    return WithElement(result, [&](auto element) { action(DotPairs(), element); });
+  }
+#endif
+  WithElement(result, [&](auto element) { action(Pairs(), element); });
 }
 
+void MultiplyBlock(View c, const LeftBlock& a, const float* panels, int64_t words, Into into) {
+  WithKinds(a.dtype, c.dtype, [&](auto kind, auto element) {
+    using Words = decltype(kind);
+    using Result = decltype(element);
+    a.packed ? MultiplyBlockOf<Words, Left::kColumnMajor, Result>(c, a, panels, words, into)
+             : MultiplyBlockOf<Words, Left::kRowMajor, Result>(c, a, panels, words, into);
+  });
+}
+
+HWY_INLINE float Number(float x) { return x; }
+HWY_INLINE float Number(BF16 x) { return ToFloat(x); }
+
 // Dot products of kRows rows of a with kColumns rows of b, vectors along the depth.
-template <int kRows, int kColumns>
-HWY_NOINLINE void DotTile(Operand<float> c, Operand<const float> a, Operand<const float> b,
-                          int64_t depth, Into into) {
+template <class Words, class Result, int kRows, int kColumns>
+HWY_NOINLINE void DotTile(Operand<Result> c, Operand<const typename Words::Element> a,
+                          Operand<const typename Words::Element> b, int64_t depth, Into into) {
   const FullTag d;
+  constexpr int64_t kStep = kLanes * Words::kDepth;
   hn::Vec<FullTag> sums[kRows][kColumns];
   for (auto& row : sums) std::fill_n(row, kColumns, hn::Zero(d));
   int64_t n = 0;
-  for (; n + kLanes <= depth; n += kLanes) {
+  for (; n + kStep <= depth; n += kStep) {
     hn::Vec<FullTag> left[kRows];
-    for (int row = 0; row < kRows; ++row) left[row] = hn::LoadU(d, a.data + row * a.stride + n);
+    for (int row = 0; row < kRows; ++row) left[row] = LoadWords(d, a.data + row * a.stride + n);
     for (int column = 0; column < kColumns; ++column) {
-      const auto right = hn::LoadU(d, b.data + column * b.stride + n);
+      const auto right = LoadWords(d, b.data + column * b.stride + n);
       for (int row = 0; row < kRows; ++row) {
-        sums[row][column] = hn::MulAdd(left[row], right, sums[row][column]);
+        sums[row][column] = Words::MulAdd(left[row], right, sums[row][column]);
       }
     }
   }
@@ -179,38 +312,50 @@ HWY_NOINLINE void DotTile(Operand<float> c, Operand<const float> a, Operand<cons
     for (int column = 0; column < kColumns; ++column) {
       float sum = hn::GetLane(hn::SumOfLanes(d, sums[row][column]));
       for (int64_t i = n; i < depth; ++i) {
-        sum += a.data[row * a.stride + i] * b.data[column * b.stride + i];
+        sum += Number(a.data[row * a.stride + i]) * Number(b.data[column * b.stride + i]);
       }
-      float& to = c.data[row * c.stride + column];
-      to = into == Into::kAccumulate ? to + sum : sum;
+      Result* const to = c.data + row * c.stride + column;
+      if (into == Into::kAccumulate) sum += Number(*to);
+      CopyOne(to, &sum);
     }
   }
 }
 
 // All rows of a with kColumns rows of b, which are read from memory once.
-template <int kColumns>
-HWY_INLINE void DotColumns(Operand<float> c, ConstView a, Operand<const float> b, Into into) {
+template <class Words, class Result, int kColumns>
+HWY_INLINE void DotColumns(Operand<Result> c, ConstView a,
+                           Operand<const typename Words::Element> b, Into into) {
+  using Element = typename Words::Element;
   constexpr int64_t kRows = 3;
   for (int64_t row = 0; row < a.rows; row += kRows) {
-    const Operand<float> to = {c.data + row * c.stride, c.stride};
-    const Operand<const float> left = {a.Row<float>(row), a.stride};
+    const Operand<Result> to = {c.data + row * c.stride, c.stride};
+    const Operand<const Element> left = {a.Row<Element>(row), a.stride};
     const int64_t rows = std::min(kRows, a.rows - row);
-    if (rows == 3) DotTile<3, kColumns>(to, left, b, a.cols, into);
-    if (rows == 2) DotTile<2, kColumns>(to, left, b, a.cols, into);
-    if (rows == 1) DotTile<1, kColumns>(to, left, b, a.cols, into);
+    if (rows == 3) DotTile<Words, Result, 3, kColumns>(to, left, b, a.cols, into);
+    if (rows == 2) DotTile<Words, Result, 2, kColumns>(to, left, b, a.cols, into);
+    if (rows == 1) DotTile<Words, Result, 1, kColumns>(to, left, b, a.cols, into);
+  }
+}
+
+template <class Words, class Result>
+void MultiplyFewRowsOf(View c, ConstView a, ConstView b, Into into) {
+  using Element = typename Words::Element;
+  constexpr int64_t kColumns = 4;
+  int64_t column = 0;
+  for (; column + kColumns <= c.cols; column += kColumns) {
+    DotColumns<Words, Result, kColumns>({c.Row<Result>() + column, c.stride}, a,
+                                        {b.Row<Element>(column), b.stride}, into);
+  }
+  for (; column < c.cols; ++column) {
+    DotColumns<Words, Result, 1>({c.Row<Result>() + column, c.stride}, a,
+                                 {b.Row<Element>(column), b.stride}, into);
   }
 }
 
 void MultiplyFewRows(View c, ConstView a, ConstView b, Into into) {
-  constexpr int64_t kColumns = 4;
-  int64_t column = 0;
-  for (; column + kColumns <= c.cols; column += kColumns) {
-    DotColumns<kColumns>({c.Row<float>() + column, c.stride}, a, {b.Row<float>(column), b.stride},
-                         into);
-  }
-  for (; column < c.cols; ++column) {
-    DotColumns<1>({c.Row<float>() + column, c.stride}, a, {b.Row<float>(column), b.stride}, into);
-  }
+  WithKinds(a.dtype, c.dtype, [&](auto words, auto result) {
+    MultiplyFewRowsOf<decltype(words), decltype(result)>(c, a, b, into);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -219,6 +364,15 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace sandglass::cpu {
+
+bool HasDotBF16() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx512bf16");
+  return has;
+#else
+  return false;
+#endif
+}
 
 HWY_EXPORT(ProductTileRows);
 HWY_EXPORT(ProductTileColumns);
@@ -231,14 +385,16 @@ HWY_EXPORT(MultiplyFewRows);
 int64_t ProductTileRows() { return HWY_DYNAMIC_DISPATCH(ProductTileRows)(); }
 int64_t ProductTileColumns() { return HWY_DYNAMIC_DISPATCH(ProductTileColumns)(); }
 
-void PackRightRows(float* panels, int64_t depth, int64_t first, ConstView b) {
-  HWY_DYNAMIC_DISPATCH(PackRightRows)(panels, depth, first, b);
+void PackRightRows(float* panels, int64_t words, int64_t first, ConstView b) {
+  HWY_DYNAMIC_DISPATCH(PackRightRows)(panels, words, first, b);
 }
 void PackRightPanel(float* panel, ConstView b) { HWY_DYNAMIC_DISPATCH(PackRightPanel)(panel, b); }
-void PackLeft(float* packed, ConstView a) { HWY_DYNAMIC_DISPATCH(PackLeft)(packed, a); }
+void PackLeft(float* packed, ConstView a, Transpose transpose) {
+  HWY_DYNAMIC_DISPATCH(PackLeft)(packed, a, transpose);
+}
 
-void MultiplyBlock(View c, const LeftBlock& a, const float* panels, int64_t depth, Into into) {
-  HWY_DYNAMIC_DISPATCH(MultiplyBlock)(c, a, panels, depth, into);
+void MultiplyBlock(View c, const LeftBlock& a, const float* panels, int64_t words, Into into) {
+  HWY_DYNAMIC_DISPATCH(MultiplyBlock)(c, a, panels, words, into);
 }
 
 void MultiplyFewRows(View c, ConstView a, ConstView b, Into into) {

@@ -8,6 +8,7 @@
 #endif
 
 #include <cstdint>
+#include <cstring>
 
 #include "ops/backend.h"
 #include "ops/cpu/simd-inl.h"
@@ -36,13 +37,79 @@ struct Operand {
   int64_t stride;
 };
 
-// C [kRows, kVectors * kLanes] (+)= A [kRows, inner] B [inner, kVectors * kLanes], with the lanes
-// of B and C in vectors and the elements of A broadcast. Rows of B start on vector boundaries. The
-// sum over `inner` starts from zero and is added to C once: so the rounding error of a long sum is
-// that of its blocks and of their number, not of its length.
-template <Left kLeft, int kRows, int kVectors>
-HWY_INLINE void MultiplyTile(Operand<float> c, Operand<const float> a, Operand<const float> b,
-                             int64_t inner, Into into) {
+// What is multiplied: 32-bit words of the two factors, one step of depth in each. Words lie in float
+// vectors, whatever they hold. The first kind is a float:
+struct Floats {
+  using Element = float;
+  static constexpr int64_t kDepth = 1;  // elements of a word
+  using V = hn::Vec<FullTag>;
+  static HWY_INLINE V MulAdd(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
+};
+// Two neighbours in bf16, the earlier one in the lower half.
+struct Pairs {
+  using Element = BF16;
+  static constexpr int64_t kDepth = 2;
+  using V = hn::Vec<FullTag>;
+  static HWY_INLINE V MulAdd(V a, V b, V sum) {
+    return hn::MulAdd(Later(a), Later(b), hn::MulAdd(Earlier(a), Earlier(b), sum));
+  }
+
+ private:
+  static HWY_INLINE V Earlier(V word) {
+    const hn::Repartition<uint32_t, FullTag> bits;
+    return hn::BitCast(FullTag(), hn::ShiftLeft<16>(hn::BitCast(bits, word)));
+  }
+  static HWY_INLINE V Later(V word) {
+    const hn::Repartition<uint32_t, FullTag> bits;
+    return hn::BitCast(FullTag(), hn::And(hn::BitCast(bits, word), hn::Set(bits, 0xffff0000u)));
+  }
+};
+#if HWY_TARGET == HWY_AVX3
+// The same on processors with AVX512_BF16, which this version of Highway has no target for.
+struct DotPairs {
+  using Element = BF16;
+  static constexpr int64_t kDepth = 2;
+  using V = hn::Vec<FullTag>;
+  static HWY_INLINE V MulAdd(V a, V b, V sum) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+};
+#endif
+
+// The words at `from`, and one word in all lanes.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWords(D d, const float* from) {
+  return hn::LoadU(d, from);
+}
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE hn::Vec<FullTag> LoadWords(FullTag d, const BF16* from) {
+  float word;
+  std::memcpy(&word, from, sizeof(word));
+  return hn::Set(d, word);
+}
+#else
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWords(D d, const BF16* from) {
+  const hn::Repartition<uint16_t, D> halves;
+  return hn::BitCast(d, hn::LoadU(halves, reinterpret_cast<const uint16_t*>(from)));
+}
+#endif
+HWY_INLINE hn::Vec<FullTag> SetWord(const float* from) { return hn::Set(FullTag(), *from); }
+HWY_INLINE hn::Vec<FullTag> SetWord(const BF16* from) {
+  const hn::Repartition<uint32_t, FullTag> bits;
+  uint32_t word;
+  std::memcpy(&word, from, sizeof(word));
+  return hn::BitCast(FullTag(), hn::Set(bits, word));
+}
+
+// C [kRows, kVectors * kLanes] (+)= A [kRows, words] B [words, kVectors * kLanes], with the lanes
+// of B and C in vectors and the words of A broadcast. Strides count elements. The sum over `words`
+// starts from zero and is added to C once: so the rounding error of a long sum is that of its
+// blocks and of their number, not of its length.
+template <class Words, Left kLeft, int kRows, int kVectors, class Result>
+HWY_INLINE void MultiplyTile(Operand<Result> c, Operand<const typename Words::Element> a,
+                             Operand<const typename Words::Element> b, int64_t words, Into into) {
   const FullTag d;
   hn::Vec<FullTag> sums[kRows][kVectors];
   for (int row = 0; row < kRows; ++row) {
@@ -50,19 +117,21 @@ HWY_INLINE void MultiplyTile(Operand<float> c, Operand<const float> a, Operand<c
       sums[row][i] = hn::Zero(d);
     }
   }
-  const float* a_row[kRows];
+  const typename Words::Element* a_row[kRows];
   for (int row = 0; row < kRows; ++row) {
-    a_row[row] = a.data + (kLeft == Left::kRowMajor ? row * a.stride : row);
+    a_row[row] = a.data + row * (kLeft == Left::kRowMajor ? a.stride : Words::kDepth);
   }
-  const int64_t a_step = kLeft == Left::kRowMajor ? 1 : a.stride;
-  const float* b_row = b.data;
+  const int64_t a_step = kLeft == Left::kRowMajor ? Words::kDepth : a.stride;
+  const typename Words::Element* b_row = b.data;
   int64_t a_offset = 0;
-  for (int64_t n = 0; n < inner; ++n) {
+  for (int64_t n = 0; n < words; ++n) {
     hn::Vec<FullTag> right[kVectors];
-    for (int i = 0; i < kVectors; ++i) right[i] = hn::Load(d, b_row + i * kLanes);
+    for (int i = 0; i < kVectors; ++i) right[i] = LoadWords(d, b_row + i * kLanes * Words::kDepth);
     for (int row = 0; row < kRows; ++row) {
-      const auto left = hn::Set(d, a_row[row][a_offset]);
-      for (int i = 0; i < kVectors; ++i) sums[row][i] = hn::MulAdd(left, right[i], sums[row][i]);
+      const auto left = SetWord(a_row[row] + a_offset);
+      for (int i = 0; i < kVectors; ++i) {
+        sums[row][i] = Words::MulAdd(left, right[i], sums[row][i]);
+      }
     }
     b_row += b.stride;
     a_offset += a_step;
@@ -70,14 +139,14 @@ HWY_INLINE void MultiplyTile(Operand<float> c, Operand<const float> a, Operand<c
   if (into == Into::kAccumulate) {
     for (int row = 0; row < kRows; ++row) {
       for (int i = 0; i < kVectors; ++i) {
-        const float* const before = c.data + row * c.stride + i * kLanes;
-        sums[row][i] = hn::Add(sums[row][i], hn::LoadU(d, before));
+        const Result* const before = c.data + row * c.stride + i * kLanes;
+        sums[row][i] = hn::Add(sums[row][i], LoadF32(d, before));
       }
     }
   }
   for (int row = 0; row < kRows; ++row) {
     for (int i = 0; i < kVectors; ++i) {
-      hn::StoreU(sums[row][i], d, c.data + row * c.stride + i * kLanes);
+      StoreF32(sums[row][i], d, c.data + row * c.stride + i * kLanes);
     }
   }
 }
@@ -96,28 +165,51 @@ HWY_INLINE void CopyOne(To* to, const From* from) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Four rows of four become four columns of four.
+using FourTag = hn::FixedTag<float, 4>;
+
+HWY_INLINE void TransposeRows(hn::Vec<FourTag> (&rows)[4]) {
+  const FourTag d;
+  const auto low02 = hn::InterleaveLower(d, rows[0], rows[2]);
+  const auto low13 = hn::InterleaveLower(d, rows[1], rows[3]);
+  const auto high02 = hn::InterleaveUpper(d, rows[0], rows[2]);
+  const auto high13 = hn::InterleaveUpper(d, rows[1], rows[3]);
+  rows[0] = hn::InterleaveLower(d, low02, low13);
+  rows[1] = hn::InterleaveUpper(d, low02, low13);
+  rows[2] = hn::InterleaveLower(d, high02, high13);
+  rows[3] = hn::InterleaveUpper(d, high02, high13);
+}
+
+// Four rows of four numbers become four columns of four, rounded if need be.
 template <class From, class To>
 HWY_INLINE void Transpose4x4(const From* const from[4], To* const to[4]) {
-  const hn::FixedTag<float, 4> d;
-  const auto row0 = LoadF32(d, from[0]);
-  const auto row1 = LoadF32(d, from[1]);
-  const auto row2 = LoadF32(d, from[2]);
-  const auto row3 = LoadF32(d, from[3]);
-  const auto low02 = hn::InterleaveLower(d, row0, row2);
-  const auto low13 = hn::InterleaveLower(d, row1, row3);
-  const auto high02 = hn::InterleaveUpper(d, row0, row2);
-  const auto high13 = hn::InterleaveUpper(d, row1, row3);
-  StoreF32(hn::InterleaveLower(d, low02, low13), d, to[0]);
-  StoreF32(hn::InterleaveUpper(d, low02, low13), d, to[1]);
-  StoreF32(hn::InterleaveLower(d, high02, high13), d, to[2]);
-  StoreF32(hn::InterleaveUpper(d, high02, high13), d, to[3]);
+  hn::Vec<FourTag> rows[4];
+  for (int i = 0; i < 4; ++i) rows[i] = LoadF32(FourTag(), from[i]);
+  TransposeRows(rows);
+  for (int i = 0; i < 4; ++i) StoreF32(rows[i], FourTag(), to[i]);
+}
+// The same for words. Strides count elements.
+template <class Element>
+HWY_INLINE void TransposeWords4x4(const Element* from, int64_t stride, float* to,
+                                  int64_t to_stride) {
+  hn::Vec<FourTag> rows[4];
+  for (int i = 0; i < 4; ++i) rows[i] = LoadWords(FourTag(), from + i * stride);
+  TransposeRows(rows);
+  for (int i = 0; i < 4; ++i) hn::StoreU(rows[i], FourTag(), to + i * to_stride);
 }
 #else
 template <class From, class To>
 HWY_INLINE void Transpose4x4(const From* const from[4], To* const to[4]) {
   for (int i = 0; i < 4; ++i) {
     for (int j = 0; j < 4; ++j) CopyOne(to[j] + i, from[i] + j);
+  }
+}
+template <class Element>
+HWY_INLINE void TransposeWords4x4(const Element* from, int64_t stride, float* to,
+                                  int64_t to_stride) {
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      std::memcpy(to + j * to_stride + i, from + i * stride + j * 4 / sizeof(Element), 4);
+    }
   }
 }
 #endif
