@@ -1,7 +1,7 @@
 // Activations in bf16. The kernels compute in f32 and round once, at the end; so on numbers that
-// bf16 holds exactly, every op but the matrix product must give, bit for bit, the rounded result of
-// the same op in f32, which ops_test.cc checks against the reference. Products of bf16 add up in an
-// order of their own.
+// bf16 holds exactly, every op must give, bit for bit, the rounded result of the same op in f32,
+// which ops_test.cc checks against the reference. Matrix products and attention, whose factors are
+// bf16 too, are checked against double.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -61,6 +61,11 @@ class Twin {
     return bits;
   }
   const std::vector<float>& f32() const { return f32_; }
+  // From row `begin` on.
+  void FillRows(int64_t begin, float value) {
+    std::fill(f32_.begin() + begin * cols_, f32_.end(), value);
+    std::fill(bf16_.begin() + begin * cols_, bf16_.end(), ToBF16(value));
+  }
 
  private:
   int64_t rows_, cols_;
@@ -173,40 +178,135 @@ TEST(BF16Ops, CrossEntropyGradient) {
   });
 }
 
-TEST(BF16Ops, AttentionAndItsGradient) {
-  ForEachCpu([](Backend& ops) {
-    for (const auto& [heads, kv_heads, width, length] :
-         {std::tuple{1, 1, 4, 1}, {2, 2, 6, 9}, {4, 2, 16, 70}, {3, 1, 20, 33}}) {
-      RandomStream random(7, "attention");
-      constexpr int kBatch = 2;
-      const int rows = kBatch * length;
-      Twin q(rows, heads * width, random), k(rows, kv_heads * width, random);
-      Twin v(rows, kv_heads * width, random), out(rows, heads * width, random);
-      Twin dq(rows, heads * width, random), dk(rows, kv_heads * width, random);
-      Twin dv(rows, kv_heads * width, random), dout(rows, heads * width, random);
-      // The backward pass reads what the forward pass rounded: the same `seen` in both runs.
-      Twin seen(rows, heads * width, random);
-      std::vector<float> lse[2];
-      const AttentionSpec spec = {.batch = kBatch,
-                                  .query_length = length,
-                                  .kv_length = length,
-                                  .kv_stride = length,
-                                  .heads = heads,
-                                  .kv_heads = kv_heads,
-                                  .head_width = width,
-                                  .scale = 0.3};
-      for (int run = 0; run < 2; ++run) {
-        const DType type = kTypes[run];
-        lse[run].resize(rows * heads);
-        const View lse_view = ViewOf(lse[run].data(), rows, heads);
-        ops.Attention(out.In(type), lse_view, q.In(type), k.In(type), v.In(type), spec);
-        ops.AttentionBackward(dq.In(type), dk.In(type), dv.In(type), dout.In(type), seen.In(type),
-                              lse_view, q.In(type), k.In(type), v.In(type), spec);
+struct AttentionCase {
+  int query_length, kv_length, kv_stride, heads, kv_heads, head_width;
+  int document = 0;  // tokens of a document; 0: one document
+};
+
+// A sum, and the sum of the magnitudes of its terms.
+struct Sum {
+  double value = 0.0;
+  double magnitude = 0.0;
+
+  void Add(double term) {
+    value += term;
+    magnitude += std::abs(term);
+  }
+};
+
+// Attention and its gradient in double, straight from the definition, of one batch element.
+struct PlainAttention {
+  std::vector<Sum> out, dq, dk, dv;
+  std::vector<double> log_sum_exp;
+
+  // `seen` is the output that the backward pass is told.
+  PlainAttention(const AttentionCase& c, double scale, const Twin& q, const Twin& k, const Twin& v,
+                 const Twin& dout, const Twin& seen)
+      : out(c.query_length * c.heads * c.head_width),
+        dq(out.size()),
+        dk(c.kv_length * c.kv_heads * c.head_width),
+        dv(dk.size()),
+        log_sum_exp(c.query_length * c.heads) {
+    const int width = c.head_width;
+    for (int head = 0; head < c.heads; ++head) {
+      const int kv_head = head / (c.heads / c.kv_heads);
+      for (int i = 0; i < c.query_length; ++i) {
+        const int position = c.kv_length - c.query_length + i;
+        const int first = c.document == 0 ? 0 : position / c.document * c.document;
+        const int64_t at_q = (int64_t{i} * c.heads + head) * width;
+        const auto at_kv = [&](int j) { return (int64_t{j} * c.kv_heads + kv_head) * width; };
+        const auto dot = [&](const Twin& a, int64_t at_a, const Twin& b, int64_t at_b) {
+          double sum = 0.0;
+          for (int e = 0; e < width; ++e) sum += double{a.f32()[at_a + e]} * b.f32()[at_b + e];
+          return sum;
+        };
+        double total = 0.0;
+        for (int j = first; j <= position; ++j)
+          total += std::exp(scale * dot(q, at_q, k, at_kv(j)));
+        log_sum_exp[i * c.heads + head] = std::log(total);
+        const double delta = dot(dout, at_q, seen, at_q);
+        for (int j = first; j <= position; ++j) {
+          const double p = std::exp(scale * dot(q, at_q, k, at_kv(j))) / total;
+          const double ds = scale * p * (dot(dout, at_q, v, at_kv(j)) - delta);
+          for (int e = 0; e < width; ++e) {
+            out[at_q + e].Add(p * v.f32()[at_kv(j) + e]);
+            dv[at_kv(j) + e].Add(p * dout.f32()[at_q + e]);
+            dq[at_q + e].Add(ds * k.f32()[at_kv(j) + e]);
+            dk[at_kv(j) + e].Add(ds * q.f32()[at_q + e]);
+          }
+        }
       }
-      EXPECT_EQ(lse[0], lse[1]);
-      for (const Twin* twin : {&out, &dq, &dk, &dv}) ASSERT_EQ(twin->Bits(), twin->Rounded());
     }
-  });
+  }
+};
+
+// Probabilities and gradients of scores are rounded to bf16 before they are multiplied, each by at
+// most half a place (a fraction 1/256 of the term), and results once more.
+void ExpectNear(const Twin& got, const std::vector<Sum>& wanted) {
+  const std::vector<uint16_t> bits = got.Bits();
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto& [value, magnitude] = wanted[i];
+    ASSERT_NEAR(ToFloat({bits[i]}), value,
+                magnitude / 256.0 + std::abs(value) / 256.0 + 2e-6 * (1.0 + magnitude))
+        << "element " << i;
+  }
+}
+
+TEST(BF16Ops, AttentionAndItsGradient) {
+  // Lengths on both sides of whole words and blocks; groups of heads; a cache; documents that begin
+  // within a word.
+  for (const AttentionCase& c :
+       std::initializer_list<AttentionCase>{{1, 1, 1, 1, 1, 4},
+                                            {2, 2, 2, 1, 1, 7},
+                                            {9, 9, 9, 2, 2, 6},
+                                            {70, 70, 70, 4, 2, 16},
+                                            {33, 33, 33, 3, 1, 20},
+                                            {129, 129, 129, 1, 1, 64},
+                                            {1, 67, 70, 2, 1, 32},
+                                            {5, 66, 70, 2, 2, 16},
+                                            {75, 75, 75, 2, 1, 8, 7},
+                                            {140, 140, 140, 1, 1, 8, 67}}) {
+    SCOPED_TRACE(std::to_string(c.query_length) + " of " + std::to_string(c.kv_length) + ", E " +
+                 std::to_string(c.head_width));
+    RandomStream random(7, "attention");
+    const int64_t q_cols = c.heads * c.head_width, kv_cols = c.kv_heads * c.head_width;
+    Twin q(c.query_length, q_cols, random), k(c.kv_stride, kv_cols, random);
+    Twin v(c.kv_stride, kv_cols, random), dout(c.query_length, q_cols, random);
+    Twin seen(c.query_length, q_cols, random);
+    // Rows of a cache beyond kv_length hold anything.
+    for (Twin* const twin : {&k, &v}) twin->FillRows(c.kv_length, NAN);
+    std::vector<int32_t> first_keys;
+    for (int i = 0; c.document > 0 && i < c.query_length; ++i) {
+      first_keys.push_back(i / c.document * c.document);
+    }
+    const AttentionSpec spec = {.batch = 1,
+                                .query_length = c.query_length,
+                                .kv_length = c.kv_length,
+                                .kv_stride = c.kv_stride,
+                                .heads = c.heads,
+                                .kv_heads = c.kv_heads,
+                                .head_width = c.head_width,
+                                .scale = 0.3,
+                                .first_keys = first_keys};
+    const PlainAttention wanted(c, spec.scale, q, k, v, dout, seen);
+    ForEachCpu([&](Backend& ops) {
+      Twin out(c.query_length, q_cols, random), dq(c.query_length, q_cols, random);
+      Twin dk(c.kv_stride, kv_cols, random), dv(c.kv_stride, kv_cols, random);
+      std::vector<float> lse(c.query_length * c.heads);
+      const View lse_view = ViewOf(lse.data(), c.query_length, c.heads);
+      constexpr DType kType = DType::kBF16;
+      ops.Attention(out.In(kType), lse_view, q.In(kType), k.In(kType), v.In(kType), spec);
+      for (size_t i = 0; i < lse.size(); ++i) ASSERT_NEAR(lse[i], wanted.log_sum_exp[i], 1e-5);
+      ASSERT_NO_FATAL_FAILURE(ExpectNear(out, wanted.out));
+      if (c.query_length < c.kv_length) return;
+      ops.AttentionBackward(dq.In(kType), dk.In(kType), dv.In(kType), dout.In(kType),
+                            seen.In(kType), lse_view, q.In(kType), k.In(kType), v.In(kType), spec);
+      ASSERT_NO_FATAL_FAILURE(ExpectNear(dq, wanted.dq));
+      ASSERT_NO_FATAL_FAILURE(ExpectNear(dk, wanted.dk));
+      ASSERT_NO_FATAL_FAILURE(ExpectNear(dv, wanted.dv));
+    });
+    ASSERT_FALSE(HasFatalFailure());
+  }
 }
 
 struct BF16Product {
@@ -234,8 +334,7 @@ void ExpectRightProduct(Backend& ops, const BF16Product& product) {
   const auto f64 = [](std::vector<double>& values, Twin& twin) {
     return Inner(ViewOf(values.data(), twin.F32().rows, twin.F32().cols));
   };
-  MakeReferenceBackend(DType::kF64)
-      ->Matmul(f64(wanted, c), f64(wide_a, a), f64(wide_b, b), spec);
+  MakeReferenceBackend(DType::kF64)->Matmul(f64(wanted, c), f64(wide_a, a), f64(wide_b, b), spec);
   for (const DType result : kTypes) {
     ops.Matmul(Inner(c.In(result)), Inner(a.In(DType::kBF16)), Inner(b.In(DType::kBF16)), spec);
   }
@@ -260,9 +359,14 @@ TEST(BF16Ops, Matmul) {
   // Below and above the rows from which factors are packed; odd depths, whose last word is half
   // empty; depth in several blocks, of the second factor too; columns that are added up in turns.
   std::vector<BF16Product> products;
-  for (const auto& [rows, cols, inner] :
-       {std::tuple{1, 1, 1}, {5, 7, 0}, {33, 17, 65}, {65, 130, 64}, {70, 33, 257}, {64, 40, 1601},
-        {66, 18, 4500}, {65, 600, 801}}) {
+  for (const auto& [rows, cols, inner] : {std::tuple{1, 1, 1},
+                                          {5, 7, 0},
+                                          {33, 17, 65},
+                                          {65, 130, 64},
+                                          {70, 33, 257},
+                                          {64, 40, 1601},
+                                          {66, 18, 4500},
+                                          {65, 600, 801}}) {
     for (const Transpose a : {Transpose::kNo, Transpose::kYes}) {
       for (const Transpose b : {Transpose::kNo, Transpose::kYes}) {
         for (const Into into : {Into::kOverwrite, Into::kAccumulate}) {

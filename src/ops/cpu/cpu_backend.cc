@@ -5,8 +5,8 @@
 
 #include "ops/backend.h"
 #include "ops/cpu/attention_kernels.h"
+#include "ops/cpu/element.h"
 #include "ops/cpu/gemm.h"
-#include "ops/cpu/product_kernels.h"
 #include "ops/cpu/row_kernels.h"
 #include "ops/cpu/team.h"
 #include "ops/cpu/workspace.h"

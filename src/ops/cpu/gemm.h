@@ -1,5 +1,5 @@
-// Matrix products: Backend::Matmul, by products of our own (blocked_products.h) or, to compare, by a
-// library that is chosen when the program is built.
+// Matrix products: Backend::Matmul, by products of our own (blocked_products.h) or, to compare, by
+// a library that is chosen when the program is built.
 #pragma once
 
 #include <memory>

@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ops/cpu/element.h"
 #include "ops/cpu/gemm.h"
-#include "ops/cpu/product_kernels.h"
 
 namespace sandglass::cpu {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
+#include <type_traits>
 #include <utility>
 
 #include "ops/cpu/element.h"
@@ -22,56 +22,14 @@ namespace HWY_NAMESPACE {
 int64_t ProductTileRows() { return kTileRows; }
 int64_t ProductTileColumns() { return kPanel; }
 
-// Row `row` of b [depth, columns], or for pairs rows `row` and `row` + 1 of it, as words.
-struct FloatRows {
-  using Words = Floats;
-  const float* from = nullptr;
-  FloatRows() = default;
-  FloatRows(ConstView b, int64_t row) : from(b.Row<float>(row)) {}
-
-  template <class D>
-  HWY_INLINE hn::Vec<D> Load(D d, int64_t column) const {
-    return hn::LoadU(d, from + column);
-  }
-};
-struct PairRows {
-  using Words = Pairs;
-  const BF16* earlier = nullptr;
-  const BF16* later = nullptr;  // null below the last row: zeros
-  PairRows() = default;
-  PairRows(ConstView b, int64_t row)
-      : earlier(b.Row<BF16>(row)), later(row + 1 < b.rows ? b.Row<BF16>(row + 1) : nullptr) {}
-
-  template <class D>
-  HWY_INLINE hn::Vec<D> Load(D d, int64_t column) const {
-    const hn::Rebind<uint32_t, D> bits;
-    const hn::Rebind<uint16_t, D> halves;
-    const auto widened = [&](const BF16* row) HWY_ATTR {
-      const auto* const numbers = reinterpret_cast<const uint16_t*>(row + column);
-      return hn::PromoteTo(bits, hn::LoadU(halves, numbers));
-    };
-    auto word = widened(earlier);
-    if (later != nullptr) word = hn::Or(word, hn::ShiftLeft<16>(widened(later)));
-    return hn::BitCast(d, word);
-  }
-};
-
-// Words [begin, begin + columns) of such rows, side by side.
-template <class Rows>
-HWY_INLINE void CopyWords(float* to, const Rows& rows, int64_t begin, int64_t columns) {
-  ForEachVector(columns, [&](auto d, int64_t i) HWY_ATTR {
-    hn::StoreU(rows.Load(d, begin + i), d, to + i);
-  });
-}
-
-template <class Rows>
+template <class Words>
 void PackRightRowsOf(float* panels, int64_t words, int64_t first, ConstView b) {
-  constexpr int64_t kDepth = Rows::Words::kDepth;
+  constexpr int64_t kDepth = Words::kDepth;
   const FullTag d;
   const int64_t whole = b.cols / kPanel * kPanel;
   const int64_t rest = b.cols - whole;
   for (int64_t row = 0; row < b.rows; row += kDepth) {
-    const Rows rows(b, row);
+    const auto rows = WordRowsOf<Words>(b, row);
     float* to = panels + (first + row) / kDepth * kPanel;
     for (int64_t column = 0; column < whole; column += kPanel) {
       for (int i = 0; i < kTileVectors; ++i) {
@@ -87,15 +45,8 @@ void PackRightRowsOf(float* panels, int64_t words, int64_t first, ConstView b) {
 }
 
 void PackRightRows(float* panels, int64_t words, int64_t first, ConstView b) {
-  b.dtype == DType::kF32 ? PackRightRowsOf<FloatRows>(panels, words, first, b)
-                         : PackRightRowsOf<PairRows>(panels, words, first, b);
-}
-
-// The word of a row of elements that starts at `from`, of which `left` remain.
-HWY_INLINE float WordAt(const float* from, int64_t /*left*/) { return *from; }
-HWY_INLINE float WordAt(const BF16* from, int64_t left) {
-  const BF16 pair[2] = {from[0], left > 1 ? from[1] : BF16()};
-  return std::bit_cast<float>(pair);
+  b.dtype == DType::kF32 ? PackRightRowsOf<Floats>(panels, words, first, b)
+                         : PackRightRowsOf<Pairs>(panels, words, first, b);
 }
 
 // Rows of words become columns of words.
@@ -109,8 +60,11 @@ void PackRightPanelOf(float* panel, ConstView b) {
   const int64_t whole_words = b.cols / (4 * kDepth) * 4;
   for (int64_t n = 0; n < whole_words; n += 4) {
     for (int64_t column = 0; column < whole_columns; column += 4) {
-      const Element* const from = b.Row<Element>(column) + n * kDepth;
-      TransposeWords4x4(from, b.stride, panel + n * kPanel + column, kPanel);
+      const int64_t at = n * kDepth;
+      const Element* const from[4] = {b.Row<Element>(column) + at, b.Row<Element>(column + 1) + at,
+                                      b.Row<Element>(column + 2) + at,
+                                      b.Row<Element>(column + 3) + at};
+      TransposeWords4x4(from, panel + n * kPanel + column, kPanel);
     }
   }
   for (int64_t column = 0; column < b.rows; ++column) {
@@ -125,26 +79,17 @@ void PackRightPanel(float* panel, ConstView b) {
   b.dtype == DType::kF32 ? PackRightPanelOf<Floats>(panel, b) : PackRightPanelOf<Pairs>(panel, b);
 }
 
-// kCount words of such rows, side by side.
-template <int kCount, class Rows>
-HWY_INLINE void CopyWords(float* to, const Rows& rows, int64_t column) {
-  constexpr int kStep = std::min<int>(kLanes, std::bit_floor(unsigned{kCount}));
-  const hn::CappedTag<float, kStep> d;
-  hn::StoreU(rows.Load(d, column), d, to);
-  if constexpr (kCount > kStep) CopyWords<kCount - kStep>(to + kStep, rows, column + kStep);
-}
-
 // A few rows of A at a time: each tile's share of them is a few whole cache lines, and no more
 // lines are open than the first-level cache holds ways for, whatever the stride of A.
-template <class Rows>
+template <class Words>
 void PackLeftTurned(float* packed, ConstView a) {
-  constexpr int64_t kDepth = Rows::Words::kDepth;
+  constexpr int64_t kDepth = Words::kDepth;
   constexpr int64_t kStep = 8;
   const int64_t words = DivideUp(a.rows, kDepth);
   for (int64_t begin = 0; begin < words; begin += kStep) {
     const int64_t count = std::min(kStep, words - begin);
-    std::array<Rows, kStep> from;
-    for (int64_t n = 0; n < count; ++n) from[n] = Rows(a, (begin + n) * kDepth);
+    std::array<typename Words::Rows, kStep> from;
+    for (int64_t n = 0; n < count; ++n) from[n] = WordRowsOf<Words>(a, (begin + n) * kDepth);
     for (int64_t row = 0; row < a.cols;) {
       const int64_t rows = NextTileRows(a.cols - row);
       float* to = packed + row * words + begin * rows;
@@ -182,7 +127,7 @@ void PackLeftRowsOf(float* packed, ConstView a) {
 void PackLeft(float* packed, ConstView a, Transpose transpose) {
   const bool floats = a.dtype == DType::kF32;
   if (transpose == Transpose::kYes) {
-    floats ? PackLeftTurned<FloatRows>(packed, a) : PackLeftTurned<PairRows>(packed, a);
+    floats ? PackLeftTurned<Floats>(packed, a) : PackLeftTurned<Pairs>(packed, a);
   } else {
     floats ? PackLeftRowsOf<Floats>(packed, a) : PackLeftRowsOf<Pairs>(packed, a);
   }
@@ -206,7 +151,8 @@ HWY_NOINLINE void MultiplyPanels(Operand<Result> c, Operand<const typename Words
 template <class Words, Left kLeft, class Result>
 constexpr auto kMultiplyPanels = []<int... kLess>(std::integer_sequence<int, kLess...>) {
   return std::array{&MultiplyPanels<Words, kLeft, kLess + 1, Result>...};
-}(std::make_integer_sequence<int, kTileRows>());
+}
+(kTileRowsLessOne);
 
 // The last panel, of which c has only some columns.
 template <class Words, class Multiply, class Result>
@@ -257,24 +203,23 @@ void MultiplyBlockOf(View c, const LeftBlock& a, const float* packed, int64_t wo
   const int64_t rest = c.cols - whole * kPanel;
   if (rest == 0) return;
   for_each_tile([&](auto multiply, int64_t row, int64_t rows, Operand<const Element> left) {
-    MultiplyPartialPanel<Words>(multiply,
-                                Operand<Result>{c.Row<Result>(row) + whole * kPanel, c.stride},
-                                rows, rest, left, panels + whole * words * kPanel * kDepth, words,
-                                into);
+    MultiplyPartialPanel<Words>(
+        multiply, Operand<Result>{c.Row<Result>(row) + whole * kPanel, c.stride}, rows, rest, left,
+        panels + whole * words * kPanel * kDepth, words, into);
   });
 }
 
-// Calls action with the Words of a product and with a value of its result's type. Products of
+// Calls action with the words of a product and with a value of its result's type. Products of
 // floats are floats.
 template <class Action>
 HWY_INLINE void WithKinds(DType factors, DType result, const Action& action) {
-  if (factors == DType::kF32) return action(Floats(), float());
-#if HWY_TARGET == HWY_AVX3
-  if (HasDotBF16()) {
-    return WithElement(result, [&](auto element) { action(DotPairs(), element); });
-  }
-#endif
-  WithElement(result, [&](auto element) { action(Pairs(), element); });
+  WithWords(factors, [&](auto words) {
+    if constexpr (std::is_same_v<decltype(words), Floats>) {
+      action(words, float());
+    } else {
+      WithElement(result, [&](auto element) { action(words, element); });
+    }
+  });
 }
 
 void MultiplyBlock(View c, const LeftBlock& a, const float* panels, int64_t words, Into into) {
@@ -323,8 +268,8 @@ HWY_NOINLINE void DotTile(Operand<Result> c, Operand<const typename Words::Eleme
 
 // All rows of a with kColumns rows of b, which are read from memory once.
 template <class Words, class Result, int kColumns>
-HWY_INLINE void DotColumns(Operand<Result> c, ConstView a,
-                           Operand<const typename Words::Element> b, Into into) {
+HWY_INLINE void DotColumns(Operand<Result> c, ConstView a, Operand<const typename Words::Element> b,
+                           Into into) {
   using Element = typename Words::Element;
   constexpr int64_t kRows = 3;
   for (int64_t row = 0; row < a.rows; row += kRows) {
@@ -364,15 +309,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace sandglass::cpu {
-
-bool HasDotBF16() {
-#if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx512bf16");
-  return has;
-#else
-  return false;
-#endif
-}
 
 HWY_EXPORT(ProductTileRows);
 HWY_EXPORT(ProductTileColumns);

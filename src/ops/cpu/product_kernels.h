@@ -14,10 +14,6 @@
 
 namespace sandglass::cpu {
 
-// Whether the processor adds products of bf16 pairs in one instruction. Elsewhere they are widened
-// to f32 on the way to the multiplier.
-bool HasDotBF16();
-
 // The register tile of the instruction set in use.
 int64_t ProductTileRows();
 int64_t ProductTileColumns();

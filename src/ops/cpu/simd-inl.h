@@ -36,23 +36,29 @@ HWY_INLINE hn::Vec<D> LoadF32(D d, const BF16* from) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
 }
 
+// The bits of value in bf16, in the lower halves.
 template <class D>
-HWY_INLINE void StoreF32(hn::Vec<D> value, D d, float* to) {
-  hn::StoreU(value, d, to);
-}
-template <class D>
-HWY_INLINE void StoreF32(hn::Vec<D> value, D /*d*/, BF16* to) {
+HWY_INLINE hn::Vec<hn::Rebind<uint32_t, D>> RoundedBF16(D /*d*/, hn::Vec<D> value) {
   const hn::Rebind<uint32_t, D> d32;
-  const hn::Rebind<int32_t, D> di32;
-  const hn::Rebind<uint16_t, D> d16;
   const auto bits = hn::BitCast(d32, value);
   const auto upper = hn::ShiftRight<16>(bits);
   const auto half = hn::Add(hn::And(upper, hn::Set(d32, 1)), hn::Set(d32, 0x7fff));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, half));
   const auto quiet = hn::Or(upper, hn::Set(d32, 0x40));
   const auto is_nan = hn::RebindMask(d32, hn::IsNaN(value));
-  const auto result = hn::IfThenElse(is_nan, quiet, rounded);
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, result)), d16, reinterpret_cast<uint16_t*>(to));
+  return hn::IfThenElse(is_nan, quiet, rounded);
+}
+
+template <class D>
+HWY_INLINE void StoreF32(hn::Vec<D> value, D d, float* to) {
+  hn::StoreU(value, d, to);
+}
+template <class D>
+HWY_INLINE void StoreF32(hn::Vec<D> value, D d, BF16* to) {
+  const hn::Rebind<int32_t, D> di32;
+  const hn::Rebind<uint16_t, D> d16;
+  const auto result = hn::BitCast(di32, RoundedBF16(d, value));
+  hn::StoreU(hn::DemoteTo(d16, result), d16, reinterpret_cast<uint16_t*>(to));
 }
 
 // Calls body(tag, i) for vectors of `tag` that start at i and together cover [0, n).

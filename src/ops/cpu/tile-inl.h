@@ -7,10 +7,14 @@
 #define SANDGLASS_OPS_CPU_TILE_INL_H_
 #endif
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "ops/backend.h"
+#include "ops/cpu/element.h"
 #include "ops/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,12 +41,27 @@ struct Operand {
   int64_t stride;
 };
 
-// What is multiplied: 32-bit words of the two factors, one step of depth in each. Words lie in float
-// vectors, whatever they hold. The first kind is a float:
+// What is multiplied: 32-bit words of the two factors, one step of depth in each. Words lie in
+// float vectors and float arrays, whatever they hold. Of rows below one another, a kind of words
+// has Rows: as many as a word is deep, whose elements above one another are words. Join makes words
+// of numbers.
+//
+// The first kind is a float:
 struct Floats {
   using Element = float;
   static constexpr int64_t kDepth = 1;  // elements of a word
   using V = hn::Vec<FullTag>;
+
+  struct Rows {
+    const float* row = nullptr;
+
+    template <class D>
+    HWY_INLINE hn::Vec<D> Load(D d, int64_t column) const {
+      return hn::LoadU(d, row + column);
+    }
+  };
+
+  static HWY_INLINE V Join(const V (&numbers)[1]) { return numbers[0]; }
   static HWY_INLINE V MulAdd(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
 };
 // Two neighbours in bf16, the earlier one in the lower half.
@@ -50,6 +69,30 @@ struct Pairs {
   using Element = BF16;
   static constexpr int64_t kDepth = 2;
   using V = hn::Vec<FullTag>;
+
+  struct Rows {
+    const BF16* earlier = nullptr;
+    const BF16* later = nullptr;  // null below the last row: zeros
+
+    template <class D>
+    HWY_INLINE hn::Vec<D> Load(D d, int64_t column) const {
+      const hn::Rebind<uint32_t, D> bits;
+      const hn::Rebind<uint16_t, D> halves;
+      const auto widened = [&](const BF16* row) HWY_ATTR {
+        const auto* const numbers = reinterpret_cast<const uint16_t*>(row + column);
+        return hn::PromoteTo(bits, hn::LoadU(halves, numbers));
+      };
+      auto word = widened(earlier);
+      if (later != nullptr) word = hn::Or(word, hn::ShiftLeft<16>(widened(later)));
+      return hn::BitCast(d, word);
+    }
+  };
+
+  static HWY_INLINE V Join(const V (&numbers)[2]) {
+    const auto earlier = RoundedBF16(FullTag(), numbers[0]);
+    const auto later = RoundedBF16(FullTag(), numbers[1]);
+    return hn::BitCast(FullTag(), hn::Or(earlier, hn::ShiftLeft<16>(later)));
+  }
   static HWY_INLINE V MulAdd(V a, V b, V sum) {
     return hn::MulAdd(Later(a), Later(b), hn::MulAdd(Earlier(a), Earlier(b), sum));
   }
@@ -66,16 +109,57 @@ struct Pairs {
 };
 #if HWY_TARGET == HWY_AVX3
 // The same on processors with AVX512_BF16, which this version of Highway has no target for.
-struct DotPairs {
-  using Element = BF16;
-  static constexpr int64_t kDepth = 2;
-  using V = hn::Vec<FullTag>;
+struct DotPairs : Pairs {
   static HWY_INLINE V MulAdd(V a, V b, V sum) {
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
     return sum;
   }
 };
 #endif
+
+// Calls action with the kind of words that factors of a type are multiplied in.
+template <class Action>
+HWY_INLINE void WithWords(DType factors, const Action& action) {
+  SANDGLASS_CHECK(factors == DType::kF32 || factors == DType::kBF16,
+                  "cpu kernels are for f32 and bf16");
+  if (factors == DType::kF32) return action(Floats());
+#if HWY_TARGET == HWY_AVX3
+  if (HasDotBF16()) return action(DotPairs());
+#endif
+  action(Pairs());
+}
+
+// The rows of a word that begins with row `row` of x.
+template <class Words>
+HWY_INLINE typename Words::Rows WordRowsOf(ConstView x, int64_t row) {
+  using Element = typename Words::Element;
+  if constexpr (Words::kDepth == 1) {
+    return {x.Row<Element>(row)};
+  } else {
+    return {x.Row<Element>(row), row + 1 < x.rows ? x.Row<Element>(row + 1) : nullptr};
+  }
+}
+
+// Words [begin, begin + count) of such rows, side by side.
+template <class Rows>
+HWY_INLINE void CopyWords(float* to, const Rows& rows, int64_t begin, int64_t count) {
+  ForEachVector(
+      count, [&](auto d, int64_t i) HWY_ATTR { hn::StoreU(rows.Load(d, begin + i), d, to + i); });
+}
+template <int kCount, class Rows>
+HWY_INLINE void CopyWords(float* to, const Rows& rows, int64_t begin) {
+  constexpr int kStep = std::min<int>(kLanes, std::bit_floor(unsigned{kCount}));
+  const hn::CappedTag<float, kStep> d;
+  hn::StoreU(rows.Load(d, begin), d, to);
+  if constexpr (kCount > kStep) CopyWords<kCount - kStep>(to + kStep, rows, begin + kStep);
+}
+
+// The word that starts at `from`, where `left` elements remain.
+HWY_INLINE float WordAt(const float* from, int64_t /*left*/) { return *from; }
+HWY_INLINE float WordAt(const BF16* from, int64_t left) {
+  const BF16 pair[2] = {from[0], left > 1 ? from[1] : BF16()};
+  return std::bit_cast<float>(pair);
+}
 
 // The words at `from`, and one word in all lanes.
 template <class D>
@@ -151,6 +235,9 @@ HWY_INLINE void MultiplyTile(Operand<Result> c, Operand<const typename Words::El
   }
 }
 
+// For tables of functions by the rows of a tile.
+inline constexpr std::make_integer_sequence<int, kTileRows> kTileRowsLessOne;
+
 // Rows of the next tile when `left` remain: the last two tiles share what is left evenly, because
 // a tile of one or two rows would wait for its own sums.
 constexpr int64_t NextTileRows(int64_t left) {
@@ -187,12 +274,11 @@ HWY_INLINE void Transpose4x4(const From* const from[4], To* const to[4]) {
   TransposeRows(rows);
   for (int i = 0; i < 4; ++i) StoreF32(rows[i], FourTag(), to[i]);
 }
-// The same for words. Strides count elements.
+// The same for words.
 template <class Element>
-HWY_INLINE void TransposeWords4x4(const Element* from, int64_t stride, float* to,
-                                  int64_t to_stride) {
+HWY_INLINE void TransposeWords4x4(const Element* const from[4], float* to, int64_t to_stride) {
   hn::Vec<FourTag> rows[4];
-  for (int i = 0; i < 4; ++i) rows[i] = LoadWords(FourTag(), from + i * stride);
+  for (int i = 0; i < 4; ++i) rows[i] = LoadWords(FourTag(), from[i]);
   TransposeRows(rows);
   for (int i = 0; i < 4; ++i) hn::StoreU(rows[i], FourTag(), to + i * to_stride);
 }
@@ -204,11 +290,10 @@ HWY_INLINE void Transpose4x4(const From* const from[4], To* const to[4]) {
   }
 }
 template <class Element>
-HWY_INLINE void TransposeWords4x4(const Element* from, int64_t stride, float* to,
-                                  int64_t to_stride) {
+HWY_INLINE void TransposeWords4x4(const Element* const from[4], float* to, int64_t to_stride) {
   for (int i = 0; i < 4; ++i) {
     for (int j = 0; j < 4; ++j) {
-      std::memcpy(to + j * to_stride + i, from + i * stride + j * 4 / sizeof(Element), 4);
+      std::memcpy(to + j * to_stride + i, from[i] + j * 4 / sizeof(Element), 4);
     }
   }
 }
