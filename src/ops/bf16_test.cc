@@ -61,6 +61,12 @@ class Twin {
     return bits;
   }
   const std::vector<float>& f32() const { return f32_; }
+  void FillColumn(int64_t column, float value) {
+    for (int64_t i = column; i < std::ssize(f32_); i += cols_) {
+      f32_[i] = value;
+      bf16_[i] = ToBF16(value);
+    }
+  }
   // From row `begin` on.
   void FillRows(int64_t begin, float value) {
     std::fill(f32_.begin() + begin * cols_, f32_.end(), value);
@@ -329,6 +335,11 @@ void ExpectRightProduct(Backend& ops, const BF16Product& product) {
   Twin b(b_turned ? cols : inner, (b_turned ? inner : cols) + 3, random);
   Twin c(rows, cols + 3, random);
   const std::vector<double> before = Wide(c);
+  // What stands around the factors has no part in the product.
+  for (Twin* const twin : {&a, &b}) {
+    const int64_t all = twin->F32().cols;
+    for (const int64_t column : {int64_t{0}, all - 2, all - 1}) twin->FillColumn(column, NAN);
+  }
 
   std::vector<double> wide_a = Wide(a), wide_b = Wide(b), wanted = before;
   const auto f64 = [](std::vector<double>& values, Twin& twin) {
