@@ -315,61 +315,84 @@ TEST(BF16Ops, AttentionAndItsGradient) {
   }
 }
 
-struct BF16Product {
-  int rows, cols, inner;
-  MatmulSpec spec;
-};
-
-// Of `twin`, all columns but the first and the last two.
-View Inner(View twin) { return twin.Columns(1, twin.cols - 3); }
 std::vector<double> Wide(const Twin& twin) { return {twin.f32().begin(), twin.f32().end()}; }
 
-// Products of bf16 are exact in f32, so a result is off by at most a rounding of f32 for each term,
-// and in bf16 by half a place more. Nothing around it is written.
-void ExpectRightProduct(Backend& ops, const BF16Product& product) {
-  const auto& [rows, cols, inner, spec] = product;
-  SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols) + " x " + std::to_string(inner));
-  RandomStream random(5, "matmul");
-  const bool a_turned = spec.a == Transpose::kYes, b_turned = spec.b == Transpose::kYes;
-  Twin a(a_turned ? inner : rows, (a_turned ? rows : inner) + 3, random);
-  Twin b(b_turned ? cols : inner, (b_turned ? inner : cols) + 3, random);
-  Twin c(rows, cols + 3, random);
-  const std::vector<double> before = Wide(c);
-  // What stands around the factors has no part in the product.
-  for (Twin* const twin : {&a, &b}) {
-    const int64_t all = twin->F32().cols;
-    for (const int64_t column : {int64_t{0}, all - 2, all - 1}) twin->FillColumn(column, NAN);
+// A product of blocks of columns in wider buffers, and what it is in double.
+class BF16Product {
+ public:
+  BF16Product(int rows, int cols, int inner, const MatmulSpec& spec)
+      : name_(std::to_string(rows) + " x " + std::to_string(cols) + " x " + std::to_string(inner)),
+        spec_(spec),
+        inner_(inner),
+        random_(5, "matmul"),
+        a_(spec.a == Transpose::kYes ? Twin(inner, rows + 3, random_)
+                                     : Twin(rows, inner + 3, random_)),
+        b_(spec.b == Transpose::kYes ? Twin(cols, inner + 3, random_)
+                                     : Twin(inner, cols + 3, random_)),
+        c_(rows, cols + 3, random_),
+        wanted_(Wide(c_)) {
+    // What stands around the factors has no part in the product.
+    for (Twin* const twin : {&a_, &b_}) {
+      const int64_t all = twin->F32().cols;
+      for (const int64_t column : {int64_t{0}, all - 2, all - 1}) twin->FillColumn(column, NAN);
+    }
+    std::vector<double> a = Wide(a_), b = Wide(b_);
+    const auto f64 = [](std::vector<double>& values, Twin& twin) {
+      return Inner(ViewOf(values.data(), twin.F32().rows, twin.F32().cols));
+    };
+    MakeReferenceBackend(DType::kF64)->Matmul(f64(wanted_, c_), f64(a, a_), f64(b, b_), spec);
   }
 
-  std::vector<double> wide_a = Wide(a), wide_b = Wide(b), wanted = before;
-  const auto f64 = [](std::vector<double>& values, Twin& twin) {
-    return Inner(ViewOf(values.data(), twin.F32().rows, twin.F32().cols));
-  };
-  MakeReferenceBackend(DType::kF64)->Matmul(f64(wanted, c), f64(wide_a, a), f64(wide_b, b), spec);
-  for (const DType result : kTypes) {
-    ops.Matmul(Inner(c.In(result)), Inner(a.In(DType::kBF16)), Inner(b.In(DType::kBF16)), spec);
-  }
-  double largest = 0.0;
-  for (const double value : wanted) largest = std::max(largest, std::abs(value));
-  const double f32_error = (10.0 + inner) / (1 << 24) * largest;
-  const std::vector<uint16_t> bits = c.Bits();
-  for (int64_t i = 0; i < std::ssize(wanted); ++i) {
-    const int64_t column = i % (cols + 3);
-    if (column < 1 || column > cols) {
-      ASSERT_EQ(c.f32()[i], before[i]) << "written outside the result";
-      ASSERT_EQ(bits[i], ToBF16(static_cast<float>(before[i])).bits) << "written outside";
-      continue;
+  // Products of bf16 are exact in f32, so a result is off by at most a rounding of f32 for each
+  // term, and in bf16 by half a place more. Nothing around it is written.
+  void Expect(Backend& ops) {
+    SCOPED_TRACE(name_);
+    Twin c = c_;
+    for (const DType result : kTypes) {
+      ops.Matmul(Inner(c.In(result)), Inner(a_.In(DType::kBF16)), Inner(b_.In(DType::kBF16)),
+                 spec_);
     }
-    ASSERT_NEAR(c.f32()[i], wanted[i], f32_error) << "element " << i;
-    ASSERT_NEAR(ToFloat({bits[i]}), wanted[i], f32_error + std::abs(wanted[i]) / 256.0)
-        << "element " << i;
+    double largest = 0.0;
+    for (const double value : wanted_) largest = std::max(largest, std::abs(value));
+    const double f32_error = (10.0 + inner_) / (1 << 24) * largest;
+    const std::vector<uint16_t> bits = c.Bits(), before = c_.Bits();
+    const int64_t stride = c.F32().cols;
+    for (int64_t i = 0; i < std::ssize(wanted_); ++i) {
+      if (i % stride < 1 || i % stride >= stride - 2) {
+        ASSERT_EQ(c.f32()[i], c_.f32()[i]) << "written outside the result";
+        ASSERT_EQ(bits[i], before[i]) << "written outside the result";
+        continue;
+      }
+      ASSERT_NEAR(c.f32()[i], wanted_[i], f32_error) << "element " << i;
+      ASSERT_NEAR(ToFloat({bits[i]}), wanted_[i], f32_error + std::abs(wanted_[i]) / 256.0)
+          << "element " << i;
+    }
+  }
+
+ private:
+  // All columns but the first and the last two.
+  static View Inner(View view) { return view.Columns(1, view.cols - 3); }
+
+  std::string name_;
+  MatmulSpec spec_;
+  int inner_;
+  RandomStream random_;
+  Twin a_, b_, c_;
+  std::vector<double> wanted_;
+};
+
+// Calls action with every combination of transposes and results.
+void ForEachSpec(const std::function<void(const MatmulSpec&)>& action) {
+  for (const Transpose a : {Transpose::kNo, Transpose::kYes}) {
+    for (const Transpose b : {Transpose::kNo, Transpose::kYes}) {
+      for (const Into into : {Into::kOverwrite, Into::kAccumulate}) action({a, b, into});
+    }
   }
 }
 
 TEST(BF16Ops, Matmul) {
   // Below and above the rows from which factors are packed; odd depths, whose last word is half
   // empty; depth in several blocks, of the second factor too; columns that are added up in turns.
-  std::vector<BF16Product> products;
   for (const auto& [rows, cols, inner] : {std::tuple{1, 1, 1},
                                           {5, 7, 0},
                                           {33, 17, 65},
@@ -378,31 +401,18 @@ TEST(BF16Ops, Matmul) {
                                           {64, 40, 1601},
                                           {66, 18, 4500},
                                           {65, 600, 801}}) {
-    for (const Transpose a : {Transpose::kNo, Transpose::kYes}) {
-      for (const Transpose b : {Transpose::kNo, Transpose::kYes}) {
-        for (const Into into : {Into::kOverwrite, Into::kAccumulate}) {
-          products.push_back({rows, cols, inner, {a, b, into}});
-        }
-      }
-    }
+    ForEachSpec([&, rows = rows, cols = cols, inner = inner](const MatmulSpec& spec) {
+      BF16Product product(rows, cols, inner, spec);
+      ForEachCpu([&](Backend& ops) { product.Expect(ops); });
+    });
+    ASSERT_FALSE(HasFatalFailure());
   }
-  ForEachCpu([&](Backend& ops) {
-    for (const BF16Product& product : products) {
-      ASSERT_NO_FATAL_FAILURE(ExpectRightProduct(ops, product));
-    }
-  });
 }
 
 TEST(BF16Ops, MatmulOfTheLibrary) {
   if (!cpu::LibraryHasBF16()) GTEST_SKIP() << "the library has no bf16 products here";
   const auto library = MakeCpuBackend(2, Products::kLibrary);
-  for (const Transpose a : {Transpose::kNo, Transpose::kYes}) {
-    for (const Transpose b : {Transpose::kNo, Transpose::kYes}) {
-      for (const Into into : {Into::kOverwrite, Into::kAccumulate}) {
-        ASSERT_NO_FATAL_FAILURE(ExpectRightProduct(*library, {65, 130, 257, {a, b, into}}));
-      }
-    }
-  }
+  ForEachSpec([&](const MatmulSpec& spec) { BF16Product(65, 130, 257, spec).Expect(*library); });
 }
 
 TEST(BF16Ops, MatmulHasTheSameBitsForAnyNumberOfThreads) {
