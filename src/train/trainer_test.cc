@@ -109,8 +109,6 @@ TEST_F(TrainTest, AKilledRunLosesNoMetrics) {
   const RunResult whole = *Run("whole", config_);
   const pid_t child = ::fork();
   if (child == 0) {
-    // A child of a process with OpenMP threads must not use them.
-    config_.system.threads = 1;
     TrainCallbacks callbacks = callbacks_;
     callbacks.step = [](const StepMetrics& metrics) {
       if (metrics.step == 5) ::kill(::getpid(), SIGKILL);

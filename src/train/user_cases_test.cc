@@ -92,7 +92,6 @@ TEST_F(UserCases, TenStepsAreFiveStepsAKillAndFiveSteps) {
   config_.train.spikes = {.z_score = 2, .window = 3};
   config_.optimizer.kind = OptimizerKind::kMuon;
   config_.system.background_saves = false;
-  config_.system.threads = 1;  // a child of a process with OpenMP threads must not use them
   const pid_t child = ::fork();
   if (child == 0) {
     TrainCallbacks callbacks = callbacks_;

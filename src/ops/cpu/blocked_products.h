@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "ops/backend.h"
@@ -23,7 +24,7 @@ namespace sandglass::cpu {
 
 class BlockedProducts {
  public:
-  explicit BlockedProducts(int threads) : team_(threads), left_(threads) {}
+  explicit BlockedProducts(Team team) : team_(std::move(team)), left_(team_.threads()) {}
 
   // Backend::Matmul for sizes that match, none of them zero. Takes memory only when a product needs
   // more than any before: 8 MiB and 800 KiB a thread at most, and for a result in bf16 of a depth

@@ -65,7 +65,7 @@ bool SameShape(ConstView a, ConstView b) { return a.rows == b.rows && a.cols == 
 class CpuBackend final : public Backend {
  public:
   CpuBackend(int threads, Products products)
-      : team_(threads), gemm_(threads, products), workspaces_(threads) {}
+      : team_(threads), gemm_(team_, products), workspaces_(threads) {}
 
   std::string Name() const override { return "cpu"; }
   std::string Description() const override {

@@ -4,9 +4,9 @@
 
 namespace sandglass::cpu {
 
-Gemm::Gemm(int threads, Products products) : own_(threads) {
+Gemm::Gemm(const Team& team, Products products) : own_(team) {
   if (products != Products::kLibrary) return;
-  library_ = MakeGemmLibrary(threads);
+  library_ = MakeGemmLibrary(team.threads());
   SANDGLASS_CHECK(library_ != nullptr, "no library of matrix products in this build");
 }
 

@@ -7,6 +7,7 @@
 
 #include "ops/backend.h"
 #include "ops/cpu/blocked_products.h"
+#include "ops/cpu/team.h"
 #include "tensor/view.h"
 
 namespace sandglass::cpu {
@@ -32,7 +33,7 @@ bool LibraryHasBF16();
 
 class Gemm {
  public:
-  Gemm(int threads, Products products);
+  Gemm(const Team& team, Products products);
 
   // Who multiplies: "own products" or "oneDNN 2.6.3"; where the library leaves bf16 to us,
   // "OpenBLAS 0.3.21 (bf16: own products)".

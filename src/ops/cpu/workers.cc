@@ -1,0 +1,99 @@
+#include "ops/cpu/workers.h"
+
+#include <chrono>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "hwy/cache_control.h"
+
+namespace sandglass::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a thread waits before it sleeps. Most ops of a step follow each other sooner; waking
+// takes 5 to 50 microseconds.
+constexpr auto kSpin = std::chrono::microseconds(50);
+// Looks at a mailbox between two at the clock, which costs as much as a few of them.
+constexpr int kLooks = 64;
+
+}  // namespace
+
+Workers::~Workers() {
+  for (size_t i = 0; i < threads_.size(); ++i) Post(mailboxes_[i], State::kEnd);
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Workers::Run(int count, Job job, const void* context) {
+  SANDGLASS_CHECK(count >= 1 && count <= threads(), "more shares than threads");
+  if (count > 1 && threads_.empty()) Start();
+  for (int thread = 1; thread < count; ++thread) {
+    Mailbox& mailbox = mailboxes_[thread - 1];
+    mailbox.job = job;
+    mailbox.context = context;
+    Post(mailbox, State::kWaiting);
+  }
+  job(context, 0);
+  for (int thread = 1; thread < count; ++thread) {
+    State state = State::kWaiting;
+    if (mailboxes_[thread - 1].state.compare_exchange_strong(state, State::kIdle)) {
+      job(context, thread);
+    }
+  }
+  for (int thread = 1; thread < count; ++thread) Await(mailboxes_[thread - 1]);
+}
+
+void Workers::Start() {
+  spins_ = threads() <= AvailableThreads();
+  for (int thread = 1; thread < threads(); ++thread) {
+    threads_.emplace_back([this, thread] { Serve(mailboxes_[thread - 1], thread); });
+  }
+}
+
+void Workers::Serve(Mailbox& mailbox, int thread) const {
+  std::atomic<State>& state = mailbox.state;
+  while (true) {
+    State idle = State::kIdle;
+    if (!HoldsSoon([&] { return state.load(std::memory_order_relaxed) != State::kIdle; }) &&
+        state.compare_exchange_strong(idle, State::kAsleep)) {
+      state.wait(State::kAsleep);
+    }
+    State found = State::kWaiting;
+    if (state.compare_exchange_strong(found, State::kRunning)) {
+      mailbox.job(mailbox.context, thread);
+      if (state.exchange(State::kIdle) == State::kAwaited) state.notify_one();
+    } else if (found == State::kEnd) {
+      return;
+    }
+  }
+}
+
+void Workers::Post(Mailbox& mailbox, State state) {
+  const State before = mailbox.state.exchange(state);
+  SANDGLASS_CHECK(before == State::kIdle || before == State::kAsleep, "one job at a time");
+  if (before == State::kAsleep) mailbox.state.notify_one();
+}
+
+void Workers::Await(Mailbox& mailbox) const {
+  std::atomic<State>& state = mailbox.state;
+  if (HoldsSoon([&] { return state.load(std::memory_order_acquire) != State::kRunning; })) return;
+  State running = State::kRunning;
+  if (state.compare_exchange_strong(running, State::kAwaited)) state.wait(State::kAwaited);
+}
+
+// Whether condition() becomes true before it is time to sleep.
+template <class Condition>
+bool Workers::HoldsSoon(const Condition& condition) const {
+  if (condition()) return true;
+  if (!spins_) return false;
+  const Clock::time_point end = Clock::now() + kSpin;
+  do {
+    for (int look = 0; look < kLooks; ++look) {
+      hwy::Pause();
+      if (condition()) return true;
+    }
+  } while (Clock::now() < end);
+  return false;
+}
+
+}  // namespace sandglass::cpu
