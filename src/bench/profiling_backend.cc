@@ -48,7 +48,7 @@ auto ProfilingBackend::Timed(OpClass op, const Action& action) {
 void ProfilingBackend::Matmul(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
   ++matmuls_[{.rows = c.rows,
               .cols = c.cols,
-              .inner = spec.a == Transpose::kYes ? a.rows : a.cols,
+              .inner = ColumnsOf(a, spec.a),
               .spec = spec,
               .factors = a.dtype,
               .result = c.dtype}];

@@ -34,6 +34,13 @@ struct MatmulSpec {
   Transpose b = Transpose::kNo;
   Into into = Into::kOverwrite;
 };
+// The sizes of op(x), where op transposes or does nothing.
+constexpr int64_t RowsOf(const auto& x, Transpose transpose) {
+  return transpose == Transpose::kYes ? x.cols : x.rows;
+}
+constexpr int64_t ColumnsOf(const auto& x, Transpose transpose) {
+  return transpose == Transpose::kYes ? x.rows : x.cols;
+}
 
 // y = scale * gain * x / rms(x), with rms(x) = sqrt(mean(x^2) + epsilon) taken over each of
 // `groups` equal segments of a row. `gain` has the width of a segment (shared by the segments) or
@@ -196,8 +203,8 @@ std::unique_ptr<Backend> MakeReferenceBackend(DType dtype);
 // are computed right in any case.
 std::string WhyBF16IsNoFaster();
 
-// Who multiplies matrices on the cpu backend: kAuto is the backend's own kernels, a library is there
-// to be compared with.
+// Who multiplies matrices on the cpu backend: kAuto is the backend's own kernels, a library is
+// there to be compared with.
 enum class Products { kAuto, kOwn, kLibrary };
 // Whether the program was built with a library of matrix products.
 bool HasProductLibrary();

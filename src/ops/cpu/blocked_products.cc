@@ -47,11 +47,11 @@ Blocks RightBlocks(int64_t depth, DType factors) {
   return {depth, kRightDepth * WordDepth(factors), 8};
 }
 
-// Rows [begin, begin + count) of op(x).
-ConstView RowsOf(ConstView x, Transpose transpose, int64_t begin, int64_t count) {
+// Rows or columns [begin, begin + count) of op(x), as they lie.
+ConstView TakeRows(ConstView x, Transpose transpose, int64_t begin, int64_t count) {
   return transpose == Transpose::kYes ? x.Columns(begin, count) : x.Rows(begin, count);
 }
-ConstView ColumnsOf(ConstView x, Transpose transpose, int64_t begin, int64_t count) {
+ConstView TakeColumns(ConstView x, Transpose transpose, int64_t begin, int64_t count) {
   return transpose == Transpose::kYes ? x.Rows(begin, count) : x.Columns(begin, count);
 }
 
@@ -61,7 +61,7 @@ void BlockedProducts::Multiply(View c, ConstView a, ConstView b, const MatmulSpe
   if (c.rows < kFewRows && spec.a == Transpose::kNo && spec.b == Transpose::kYes) {
     return MultiplyFew(c, a, b, spec.into);
   }
-  const int64_t all = spec.a == Transpose::kYes ? a.rows : a.cols;
+  const int64_t all = ColumnsOf(a, spec.a);
   const int64_t tile_columns = ProductTileColumns();
   const Blocks depth = RightBlocks(all, a.dtype);
   const int64_t words = DivideUp(depth.size, WordDepth(a.dtype));
@@ -76,9 +76,9 @@ void BlockedProducts::Multiply(View c, ConstView a, ConstView b, const MatmulSpe
     const View sum = wide ? View{sums_.data(), DType::kF32, part.rows, part.cols, part.cols} : part;
     if (wide && spec.into == Into::kAccumulate) CopyAll(sum, part);
     for (int64_t i = 0; i < depth.blocks(); ++i) {
-      const ConstView a_part = ColumnsOf(a, spec.a, depth.begin(i), depth.length(i));
-      const ConstView b_part = RowsOf(b, spec.b, depth.begin(i), depth.length(i));
-      MultiplyColumns(sum, a_part, ColumnsOf(b_part, spec.b, columns.begin(j), columns.length(j)),
+      const ConstView a_part = TakeColumns(a, spec.a, depth.begin(i), depth.length(i));
+      const ConstView b_part = TakeRows(b, spec.b, depth.begin(i), depth.length(i));
+      MultiplyColumns(sum, a_part, TakeColumns(b_part, spec.b, columns.begin(j), columns.length(j)),
                       {spec.a, spec.b, i == 0 ? spec.into : Into::kAccumulate});
     }
     if (wide) CopyAll(part, sum);
@@ -106,7 +106,7 @@ void BlockedProducts::MultiplyColumns(View c, ConstView a, ConstView b, const Ma
   const int64_t tile_columns = ProductTileColumns();
   const int64_t panels = DivideUp(c.cols, tile_columns);
   const int64_t word_depth = WordDepth(a.dtype);
-  const Blocks depth = DepthBlocks(spec.a == Transpose::kYes ? a.rows : a.cols, a.dtype);
+  const Blocks depth = DepthBlocks(ColumnsOf(a, spec.a), a.dtype);
   Reserve(right_, DivideUp(depth.count, word_depth) * panels * tile_columns);
   PackRight(b, spec.b);
 
@@ -135,11 +135,11 @@ void BlockedProducts::MultiplyColumns(View c, ConstView a, ConstView b, const Ma
     const int64_t columns =
         std::min(c.cols, panels_before(column_part + 1) * tile_columns) - column;
     const View part = c.Rows(row, rows).Columns(column, columns);
-    const ConstView a_rows = RowsOf(a, spec.a, row, rows);
+    const ConstView a_rows = TakeRows(a, spec.a, row, rows);
     for (int64_t i = 0; i < depth.blocks(); ++i) {
       const int64_t length = depth.length(i);
       const int64_t words = DivideUp(length, word_depth);
-      const ConstView a_block = ColumnsOf(a_rows, spec.a, depth.begin(i), length);
+      const ConstView a_block = TakeColumns(a_rows, spec.a, depth.begin(i), length);
       LeftBlock left = {a_block.data, a.dtype, a_block.stride, false};
       if (is_packed(length)) {
         float* const packed = reinterpret_cast<float*>(left_[thread].data());
@@ -157,16 +157,15 @@ void BlockedProducts::MultiplyColumns(View c, ConstView a, ConstView b, const Ma
 // The blocks of depth one after the other, of each all panels.
 void BlockedProducts::PackRight(ConstView b, Transpose transpose) const {
   const int64_t tile_columns = ProductTileColumns();
-  const bool transposed = transpose == Transpose::kYes;
   const int64_t word_depth = WordDepth(b.dtype);
-  const Blocks depth = DepthBlocks(transposed ? b.cols : b.rows, b.dtype);
-  const int64_t columns = transposed ? b.rows : b.cols;
+  const Blocks depth = DepthBlocks(RowsOf(b, transpose), b.dtype);
+  const int64_t columns = ColumnsOf(b, transpose);
   const int64_t panels = DivideUp(columns, tile_columns);
   const auto words_of = [&](int64_t block) { return DivideUp(depth.length(block), word_depth); };
   const auto panels_of = [&](int64_t block) {
     return Panels() + depth.begin(block) / word_depth * panels * tile_columns;
   };
-  if (transposed) {
+  if (transpose == Transpose::kYes) {
     team_.Items(depth.blocks() * panels, [&](int, int64_t item) {
       const int64_t block = item / panels;
       const int64_t panel = item % panels;

@@ -30,13 +30,15 @@ std::unique_ptr<GemmLibrary> MakeGemmLibrary(int threads);
 std::string GemmLibraryName();
 // Whether it has bf16 products that are faster than f32 on this processor.
 bool LibraryHasBF16();
+// Whether it multiplies bf16 with AMX, whose tiles our kernels do not use.
+bool LibraryHasBF16Tiles();
 
 class Gemm {
  public:
   Gemm(const Team& team, Products products);
 
-  // Who multiplies: "own products" or "oneDNN 2.6.3"; where the library leaves bf16 to us,
-  // "OpenBLAS 0.3.21 (bf16: own products)".
+  // Who multiplies: "own products" or "oneDNN 2.6.3"; where one leaves bf16 to the other, "OpenBLAS
+  // 0.3.21 (bf16: own products)" or the like.
   std::string Description() const;
 
   // Backend::Matmul; checks the sizes.
@@ -44,7 +46,9 @@ class Gemm {
 
  private:
   BlockedProducts own_;
-  std::unique_ptr<GemmLibrary> library_;  // null unless asked for
+  std::unique_ptr<GemmLibrary> library_;  // null if it takes nothing
+  bool library_takes_f32_ = false;
+  bool library_takes_bf16_ = false;
 };
 
 }  // namespace sandglass::cpu

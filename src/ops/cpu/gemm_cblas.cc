@@ -34,11 +34,10 @@ class Cblas final : public GemmLibrary {
     // The libraries built with OpenMP follow its setting for the calling thread.
     const int before = omp_get_max_threads();
     omp_set_num_threads(threads_);
-    const int64_t inner = spec.a == Transpose::kYes ? a.rows : a.cols;
     cblas_sgemm(CblasRowMajor, Letter(spec.a), Letter(spec.b), Dimension(c.rows), Dimension(c.cols),
-                Dimension(inner), 1.0f, a.Row<float>(), Dimension(a.stride), b.Row<float>(),
-                Dimension(b.stride), spec.into == Into::kAccumulate ? 1.0f : 0.0f, c.Row<float>(),
-                Dimension(c.stride));
+                Dimension(ColumnsOf(a, spec.a)), 1.0f, a.Row<float>(), Dimension(a.stride),
+                b.Row<float>(), Dimension(b.stride), spec.into == Into::kAccumulate ? 1.0f : 0.0f,
+                c.Row<float>(), Dimension(c.stride));
     omp_set_num_threads(before);
   }
 
@@ -69,5 +68,6 @@ std::string GemmLibraryName() {
 }
 
 bool LibraryHasBF16() { return false; }
+bool LibraryHasBF16Tiles() { return false; }
 
 }  // namespace sandglass::cpu

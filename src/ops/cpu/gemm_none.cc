@@ -8,5 +8,6 @@ std::unique_ptr<GemmLibrary> MakeGemmLibrary(int) { return nullptr; }
 std::string GemmLibraryName() { return ""; }
 
 bool LibraryHasBF16() { return false; }
+bool LibraryHasBF16Tiles() { return false; }
 
 }  // namespace sandglass::cpu

@@ -73,9 +73,8 @@ class OneDnn final : public GemmLibrary {
 
   void MultiplyF32(View c, ConstView a, ConstView b, const MatmulSpec& spec) override {
     const OmpThreads scope(threads_);
-    const int64_t inner = spec.a == Transpose::kYes ? a.rows : a.cols;
     const dnnl_status_t status = dnnl_sgemm(
-        Letter(spec.a), Letter(spec.b), c.rows, c.cols, inner, 1.0f, a.Row<float>(),
+        Letter(spec.a), Letter(spec.b), c.rows, c.cols, ColumnsOf(a, spec.a), 1.0f, a.Row<float>(),
         LeadingDimension(a), b.Row<float>(), LeadingDimension(b),
         spec.into == Into::kAccumulate ? 1.0f : 0.0f, c.Row<float>(), LeadingDimension(c));
     SANDGLASS_CHECK(status == dnnl_success, "dnnl_sgemm failed");
@@ -97,9 +96,8 @@ class OneDnn final : public GemmLibrary {
  private:
   // Preparing a product compiles code for it; a model has a few dozen.
   const dnnl::matmul& Prepared(View c, ConstView a, ConstView b, const MatmulSpec& spec) {
-    const ProductKey key = {c.rows,   c.cols,   spec.a == Transpose::kYes ? a.rows : a.cols,
-                            c.stride, a.stride, b.stride,
-                            c.dtype,  a.dtype,  spec};
+    const ProductKey key = {
+        c.rows, c.cols, ColumnsOf(a, spec.a), c.stride, a.stride, b.stride, c.dtype, a.dtype, spec};
     const auto found = prepared_.find(key);
     if (found != prepared_.end()) return found->second;
     return prepared_.emplace(key, Prepare(c, a, b, spec)).first->second;
@@ -144,5 +142,10 @@ std::string GemmLibraryName() {
 
 // Without the instructions oneDNN refuses bf16 or converts it to f32 itself.
 bool LibraryHasBF16() { return HasDotBF16(); }
+bool LibraryHasBF16Tiles() {
+  // Instruction sets are sets of bits.
+  constexpr auto kTiles = static_cast<int>(dnnl::cpu_isa::avx512_core_amx);
+  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kTiles) == kTiles;
+}
 
 }  // namespace sandglass::cpu
