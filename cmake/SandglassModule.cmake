@@ -13,8 +13,8 @@ function(sandglass_module name)
     target_link_libraries(${name}_test PRIVATE sandglass_${name} ${ARG_TEST_DEPENDS} GTest::gtest_main)
     target_compile_definitions(${name}_test PRIVATE
       SANDGLASS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" SANDGLASS_BINARY_DIR="${PROJECT_BINARY_DIR}")
-    # Threads that wait for each other sleep: several tests run at a time, and a thread that spins
-    # would take the processor from the one it waits for.
+    # For oneDNN in the tests of ops: its OpenMP threads sleep when they wait for each other. Several
+    # tests run at a time, and a thread that spins would take the processor from the one it waits for.
     gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 60
       PROPERTIES TIMEOUT 600 ENVIRONMENT "OMP_WAIT_POLICY=passive")
   endif()

@@ -34,6 +34,7 @@ void Workers::Run(int count, Job job, const void* context) {
     Post(mailbox, State::kWaiting);
   }
   job(context, 0);
+  // All that nobody has begun, before waiting for anyone.
   for (int thread = 1; thread < count; ++thread) {
     State state = State::kWaiting;
     if (mailboxes_[thread - 1].state.compare_exchange_strong(state, State::kIdle)) {
@@ -44,6 +45,7 @@ void Workers::Run(int count, Job job, const void* context) {
 }
 
 void Workers::Start() {
+  // Without a processor for each, a thread that spins keeps one from the thread it waits for.
   spins_ = threads() <= AvailableThreads();
   for (int thread = 1; thread < threads(); ++thread) {
     threads_.emplace_back([this, thread] { Serve(mailboxes_[thread - 1], thread); });

@@ -8,9 +8,8 @@
 
 namespace sandglass::cpu {
 
-// Jobs on `threads` threads, one of which is the calling one. The others start with the first job
-// that needs them and end with this object. One thread calls Run at a time, and jobs do not call
-// it.
+// Runs jobs on `threads` threads, one of which is the calling one. The others start with the first
+// job that needs them and end with this object. One thread at a time calls Run, and no job does.
 class Workers {
  public:
   // The share of a job that falls to `thread`. Must not throw.
@@ -35,7 +34,7 @@ class Workers {
     kAsleep,   // the same, and the worker sleeps
     kWaiting,  // a job that is not begun
     kRunning,  // a job that is begun
-    kAwaited,  // the same, and the caller sleeps
+    kAwaited,  // the same, and the caller sleeps until it is done
     kEnd,      // the worker is to end
   };
   // A worker's, on a cache line of its own: that is all that two threads pass to each other.
