@@ -11,9 +11,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a thread waits before it sleeps. Most ops of a step follow each other sooner; waking
-// takes 5 to 50 microseconds.
-constexpr auto kSpin = std::chrono::microseconds(50);
+// How long a thread waits before it sleeps: longer than decoding computes on one thread between two
+// tokens of a small model (docs/performance.md).
+constexpr auto kSpin = std::chrono::microseconds(100);
 // Looks at a mailbox between two at the clock, which costs as much as a few of them.
 constexpr int kLooks = 64;
 
