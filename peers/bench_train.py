@@ -219,11 +219,14 @@ class Worker:
     def answer(self) -> dict:
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError("the PyTorch process ended early")
+            raise SystemExit("a PyTorch process ended early: was there too little memory for it?")
         return json.loads(line)
 
     def round(self) -> None:
-        print("go", file=self.process.stdin, flush=True)
+        try:
+            print("go", file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            pass  # what follows says so
         answer = self.answer()
         self.seconds += answer["seconds"]
         self.peak = answer["peak"]
@@ -294,11 +297,17 @@ def prepared_data(place: pathlib.Path) -> pathlib.Path:
 
 def bench(case: tuple, options, data: pathlib.Path, place: pathlib.Path) -> list[str]:
     """Lines of the table."""
-    shape, family, vocabulary, batch, length = case
+    shape = case[0]
     difference = equal_losses(case, data, place)
     print(f"{shape}: losses of three steps differ by at most {difference:.1e}", file=sys.stderr)
     if difference > 1e-4:
         raise SystemExit("the losses are not equal: there is nothing to compare")
+    return [line for precision in options.precisions for line in timed(case, options, precision)]
+
+
+def timed(case: tuple, options, precision: str) -> list[str]:
+    """Lines of one precision: all of its modes are in memory at a time."""
+    shape, family, vocabulary, batch, length = case
     job = {
         "model": {"shape": shape, "vocabulary": vocabulary},
         "batch": batch,
@@ -306,42 +315,38 @@ def bench(case: tuple, options, data: pathlib.Path, place: pathlib.Path) -> list
         "threads": options.threads,
         "steps": options.steps,
     }
-    precisions = options.precisions
-    modes = [mode for mode in MODES if mode.split()[1] in precisions]
+    modes = [mode for mode in MODES if mode.split()[1] == precision]
     workers = {mode: Worker(job | {"mode": mode}) for mode in modes}
-    ours = {precision: [] for precision in precisions}
-    ours_peak = dict.fromkeys(precisions, 0)
+    ours: list[float] = []
+    ours_peak = 0
     for _ in range(options.rounds):
-        for precision in precisions:
-            result = json.loads(
-                program.sandglass(
-                    *["bench", "train", "--shape", shape, "--family", family],
-                    *["--vocabulary", vocabulary, "--batch", batch, "--length", length],
-                    *["--precision", precision, "--threads", options.threads],
-                    *["--repeats", options.steps, "--json"],
-                )
+        result = json.loads(
+            program.sandglass(
+                *["bench", "train", "--shape", shape, "--family", family],
+                *["--vocabulary", vocabulary, "--batch", batch, "--length", length],
+                *["--precision", precision, "--threads", options.threads],
+                *["--repeats", options.steps, "--json"],
             )
-            ours[precision].append(result["step_s"])
-            ours_peak[precision] = max(ours_peak[precision], result["peak_rss_bytes"] or 0)
+        )
+        ours.append(result["step_s"])
+        ours_peak = max(ours_peak, result["peak_rss_bytes"] or 0)
         for each in workers.values():
             each.round()
     for each in workers.values():
         each.close()
 
-    def row(name: str, seconds: list[float], peak: int, best: float) -> str:
+    def row(name: str, seconds: list[float], peak: int) -> str:
         median = statistics.median(seconds)
         return (
             f"| {shape} | {name} | {median * 1e3:.1f} | {min(seconds) * 1e3:.1f} | "
-            f"{batch * length / median:,.0f} | {peak / 2**20:,.0f} | {median / best:.2f} |"
+            f"{batch * length / median:,.0f} | {peak / 2**20:,.0f} | "
+            f"{median / statistics.median(ours):.2f} |"
         )
 
-    best = statistics.median(ours[precisions[0]])
-    lines = [row(f"Sandglass {p}", ours[p], ours_peak[p], best) for p in precisions]
-    lines += [
-        row(f"PyTorch {mode}, {each.adamw} AdamW", each.seconds, each.peak, best)
+    return [row(f"Sandglass {precision}", ours, ours_peak)] + [
+        row(f"PyTorch {mode}, {each.adamw} AdamW", each.seconds, each.peak)
         for mode, each in workers.items()
     ]
-    return lines
 
 
 def main() -> None:
@@ -362,7 +367,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = prepared_data(pathlib.Path(folder))
         print(f"torch {torch.__version__}, {options.threads} threads\n")
-        print("| shape | program | median ms | best ms | tokens/s | peak MiB | of the first |")
+        print("| shape | program | median ms | best ms | tokens/s | peak MiB | of Sandglass |")
         print("|---|---|---:|---:|---:|---:|---:|", flush=True)
         for i, case in enumerate(case for case in CASES if case[0] in options.shapes):
             place = pathlib.Path(folder) / str(i)

@@ -123,7 +123,7 @@ void AddComputeFlags(CLI::App* verb, const std::shared_ptr<BenchFlags>& flags) {
   AddModelFlags(verb, flags);
   verb->add_option("--precision", flags->precision, "auto, f32 or bf16")->capture_default_str();
   verb->add_option("--threads", flags->threads, "0: all")->capture_default_str();
-  verb->add_option("--products", flags->products, "Who multiplies in f32: auto, own or library")
+  verb->add_option("--products", flags->products, "Who multiplies matrices: auto, own or library")
       ->capture_default_str();
 }
 

@@ -295,7 +295,7 @@ OpBenchResult BenchOps(const OpBenchOptions& options) {
     OpResult line{.op = op.name, .sizes = op.sizes};
     line.largest_error = LargestError(checked, wanted);
     // Sums of a few thousand terms in f32; in bf16 one rounding to 8 bits, and where an op reads
-    // what another one rounded, two.
+    // what another one rounded, or rounds within, two.
     line.tolerance = activations == DType::kBF16 ? 3.0 / 256 : 1e-4;
     if (line.largest_error > line.tolerance) {
       throw Error({.what = fmt::format("{} is off by {:.2e} of its largest element", op.name,

@@ -181,13 +181,13 @@ struct ReportSetting {
 struct ReportHost {
   std::string cpu;      // model name
   int threads = 0;      // used
-  std::string backend;  // instruction set, matrix library
+  std::string backend;  // instruction set, who multiplies matrices
 
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor&& field) {
     field("cpu", self.cpu, "processor");
     field("threads", self.threads, "threads used");
-    field("backend", self.backend, "instruction set and matrix library");
+    field("backend", self.backend, "instruction set and who multiplies matrices");
   }
 };
 

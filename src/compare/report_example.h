@@ -116,7 +116,7 @@ inline ReportData ExampleReport() {
   data.command = "sandglass compare recipes/kjv-demo.toml";
   data.version = "0.1.0";
   data.date = "2026-11-29 12:40 UTC";
-  data.host = {"AMD EPYC 7763 64-Core Processor", 2, "cpu: AVX2, oneDNN 2.6, 2 threads"};
+  data.host = {"AMD EPYC 7763 64-Core Processor", 2, "cpu: AVX2, own products, 2 threads"};
 
   for (const ExampleShape& shape : std::vector<ExampleShape>{
            {"conventional", "llama", 4, 1, 704, 2'304, {2.0412, 2.0352}},

@@ -128,11 +128,12 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string Name() const = 0;
-  // One line for the start-up banner: instruction set, matmul library and version, threads.
+  // One line for the start-up banner: instruction set, who multiplies matrices, threads.
   virtual std::string Description() const = 0;
   virtual DType dtype() const = 0;
 
-  // c [R, C] (+)= op(a) [R, N] op(b) [N, C]. Activations: a and b alike; c is of either type.
+  // c [R, C] (+)= op(a) [R, N] op(b) [N, C]. Activations: a and b alike; if they are bf16, c is of
+  // either type.
   virtual void Matmul(View c, ConstView a, ConstView b, const MatmulSpec& spec) = 0;
 
   // x [M, D] = table rows [V, D] of ids [M].
@@ -203,8 +204,8 @@ std::unique_ptr<Backend> MakeReferenceBackend(DType dtype);
 // are computed right in any case.
 std::string WhyBF16IsNoFaster();
 
-// Who multiplies matrices on the cpu backend: kAuto is the backend's own kernels, a library is
-// there to be compared with.
+// Who multiplies matrices on the cpu backend. kAuto is the backend's own kernels, but the library
+// for bf16 where that uses AMX, which they do not.
 enum class Products { kAuto, kOwn, kLibrary };
 // Whether the program was built with a library of matrix products.
 bool HasProductLibrary();

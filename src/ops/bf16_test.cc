@@ -4,6 +4,8 @@
 // bf16 too, are checked against double.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -61,16 +63,17 @@ class Twin {
     return bits;
   }
   const std::vector<float>& f32() const { return f32_; }
+  int64_t cols() const { return cols_; }
   void FillColumn(int64_t column, float value) {
     for (int64_t i = column; i < std::ssize(f32_); i += cols_) {
       f32_[i] = value;
       bf16_[i] = ToBF16(value);
     }
   }
-  // From row `begin` on.
-  void FillRows(int64_t begin, float value) {
-    std::fill(f32_.begin() + begin * cols_, f32_.end(), value);
-    std::fill(bf16_.begin() + begin * cols_, bf16_.end(), ToBF16(value));
+  // Rows [begin, end).
+  void FillRows(int64_t begin, int64_t end, float value) {
+    std::fill(f32_.begin() + begin * cols_, f32_.begin() + end * cols_, value);
+    std::fill(bf16_.begin() + begin * cols_, bf16_.begin() + end * cols_, ToBF16(value));
   }
 
  private:
@@ -200,45 +203,51 @@ struct Sum {
   }
 };
 
-// Attention and its gradient in double, straight from the definition, of one batch element.
+// Attention and its gradient in double, straight from the definition, of batch element `batch`.
 struct PlainAttention {
   std::vector<Sum> out, dq, dk, dv;
   std::vector<double> log_sum_exp;
 
   // `seen` is the output that the backward pass is told.
-  PlainAttention(const AttentionCase& c, double scale, const Twin& q, const Twin& k, const Twin& v,
-                 const Twin& dout, const Twin& seen)
+  PlainAttention(const AttentionCase& c, double scale, int batch, const Twin& q, const Twin& k,
+                 const Twin& v, const Twin& dout, const Twin& seen)
       : out(c.query_length * c.heads * c.head_width),
         dq(out.size()),
         dk(c.kv_length * c.kv_heads * c.head_width),
         dv(dk.size()),
         log_sum_exp(c.query_length * c.heads) {
     const int width = c.head_width;
+    const int64_t q_begin = int64_t{batch} * c.query_length * c.heads * width;
+    const int64_t kv_begin = int64_t{batch} * c.kv_stride * c.kv_heads * width;
+    const auto dot = [&](const Twin& a, int64_t at_a, const Twin& b, int64_t at_b) {
+      double sum = 0.0;
+      for (int e = 0; e < width; ++e) sum += double{a.f32()[at_a + e]} * b.f32()[at_b + e];
+      return sum;
+    };
     for (int head = 0; head < c.heads; ++head) {
       const int kv_head = head / (c.heads / c.kv_heads);
+      const auto key_at = [&](int j) { return (int64_t{j} * c.kv_heads + kv_head) * width; };
       for (int i = 0; i < c.query_length; ++i) {
         const int position = c.kv_length - c.query_length + i;
         const int first = c.document == 0 ? 0 : position / c.document * c.document;
-        const int64_t at_q = (int64_t{i} * c.heads + head) * width;
-        const auto at_kv = [&](int j) { return (int64_t{j} * c.kv_heads + kv_head) * width; };
-        const auto dot = [&](const Twin& a, int64_t at_a, const Twin& b, int64_t at_b) {
-          double sum = 0.0;
-          for (int e = 0; e < width; ++e) sum += double{a.f32()[at_a + e]} * b.f32()[at_b + e];
-          return sum;
+        const int64_t at = (int64_t{i} * c.heads + head) * width;
+        const auto weight = [&](int j) {
+          return std::exp(scale * dot(q, q_begin + at, k, kv_begin + key_at(j)));
         };
         double total = 0.0;
-        for (int j = first; j <= position; ++j)
-          total += std::exp(scale * dot(q, at_q, k, at_kv(j)));
+        for (int j = first; j <= position; ++j) total += weight(j);
         log_sum_exp[i * c.heads + head] = std::log(total);
-        const double delta = dot(dout, at_q, seen, at_q);
+        const double delta = dot(dout, q_begin + at, seen, q_begin + at);
         for (int j = first; j <= position; ++j) {
-          const double p = std::exp(scale * dot(q, at_q, k, at_kv(j))) / total;
-          const double ds = scale * p * (dot(dout, at_q, v, at_kv(j)) - delta);
+          const int64_t key = key_at(j);
+          const double p = weight(j) / total;
+          const double dp = dot(dout, q_begin + at, v, kv_begin + key);
+          const double ds = scale * p * (dp - delta);
           for (int e = 0; e < width; ++e) {
-            out[at_q + e].Add(p * v.f32()[at_kv(j) + e]);
-            dv[at_kv(j) + e].Add(p * dout.f32()[at_q + e]);
-            dq[at_q + e].Add(ds * k.f32()[at_kv(j) + e]);
-            dk[at_kv(j) + e].Add(ds * q.f32()[at_q + e]);
+            out[at + e].Add(p * v.f32()[kv_begin + key + e]);
+            dv[key + e].Add(p * dout.f32()[q_begin + at + e]);
+            dq[at + e].Add(ds * k.f32()[kv_begin + key + e]);
+            dk[key + e].Add(ds * q.f32()[q_begin + at + e]);
           }
         }
       }
@@ -248,8 +257,9 @@ struct PlainAttention {
 
 // Probabilities and gradients of scores are rounded to bf16 before they are multiplied, each by at
 // most half a place (a fraction 1/256 of the term), and results once more.
-void ExpectNear(const Twin& got, const std::vector<Sum>& wanted) {
-  const std::vector<uint16_t> bits = got.Bits();
+void ExpectNear(const Twin& got, int64_t first_row, const std::vector<Sum>& wanted) {
+  std::vector<uint16_t> bits = got.Bits();
+  bits.erase(bits.begin(), bits.begin() + first_row * got.cols());
   for (size_t i = 0; i < wanted.size(); ++i) {
     const auto& [value, magnitude] = wanted[i];
     ASSERT_NEAR(ToFloat({bits[i]}), value,
@@ -259,33 +269,42 @@ void ExpectNear(const Twin& got, const std::vector<Sum>& wanted) {
 }
 
 TEST(BF16Ops, AttentionAndItsGradient) {
-  // Lengths on both sides of whole words and blocks; groups of heads; a cache; documents that begin
-  // within a word.
+  // Lengths on both sides of whole words and blocks; widths that end with half a word; groups of
+  // heads; a cache; documents that begin within a word.
   for (const AttentionCase& c :
        std::initializer_list<AttentionCase>{{1, 1, 1, 1, 1, 4},
                                             {2, 2, 2, 1, 1, 7},
                                             {9, 9, 9, 2, 2, 6},
                                             {70, 70, 70, 4, 2, 16},
                                             {33, 33, 33, 3, 1, 20},
+                                            {70, 70, 70, 4, 2, 33},
+                                            {65, 65, 65, 3, 1, 9},
                                             {129, 129, 129, 1, 1, 64},
                                             {1, 67, 70, 2, 1, 32},
                                             {5, 66, 70, 2, 2, 16},
                                             {75, 75, 75, 2, 1, 8, 7},
-                                            {140, 140, 140, 1, 1, 8, 67}}) {
+                                            {140, 140, 140, 1, 1, 8, 67},
+                                            {75, 75, 75, 6, 2, 16, 7},
+                                            {17, 200, 256, 6, 2, 16, 51}}) {
     SCOPED_TRACE(std::to_string(c.query_length) + " of " + std::to_string(c.kv_length) + ", E " +
                  std::to_string(c.head_width));
     RandomStream random(7, "attention");
     const int64_t q_cols = c.heads * c.head_width, kv_cols = c.kv_heads * c.head_width;
-    Twin q(c.query_length, q_cols, random), k(c.kv_stride, kv_cols, random);
-    Twin v(c.kv_stride, kv_cols, random), dout(c.query_length, q_cols, random);
-    Twin seen(c.query_length, q_cols, random);
-    // Rows of a cache beyond kv_length hold anything.
-    for (Twin* const twin : {&k, &v}) twin->FillRows(c.kv_length, NAN);
+    constexpr int kBatch = 2;
+    const int64_t q_rows = kBatch * c.query_length, kv_rows = kBatch * c.kv_stride;
+    Twin q(q_rows, q_cols, random), k(kv_rows, kv_cols, random), v(kv_rows, kv_cols, random);
+    Twin dout(q_rows, q_cols, random), seen(q_rows, q_cols, random);
     std::vector<int32_t> first_keys;
-    for (int i = 0; c.document > 0 && i < c.query_length; ++i) {
-      first_keys.push_back(i / c.document * c.document);
+    for (int b = 0; b < kBatch; ++b) {
+      // Rows of a cache beyond kv_length hold anything.
+      for (Twin* const twin : {&k, &v}) {
+        twin->FillRows(b * c.kv_stride + c.kv_length, (b + 1) * c.kv_stride, NAN);
+      }
+      for (int i = 0; c.document > 0 && i < c.query_length; ++i) {
+        first_keys.push_back((c.kv_length - c.query_length + i) / c.document * c.document);
+      }
     }
-    const AttentionSpec spec = {.batch = 1,
+    const AttentionSpec spec = {.batch = kBatch,
                                 .query_length = c.query_length,
                                 .kv_length = c.kv_length,
                                 .kv_stride = c.kv_stride,
@@ -294,22 +313,30 @@ TEST(BF16Ops, AttentionAndItsGradient) {
                                 .head_width = c.head_width,
                                 .scale = 0.3,
                                 .first_keys = first_keys};
-    const PlainAttention wanted(c, spec.scale, q, k, v, dout, seen);
+    std::vector<PlainAttention> wanted;
+    for (int b = 0; b < kBatch; ++b) wanted.emplace_back(c, spec.scale, b, q, k, v, dout, seen);
     ForEachCpu([&](Backend& ops) {
-      Twin out(c.query_length, q_cols, random), dq(c.query_length, q_cols, random);
-      Twin dk(c.kv_stride, kv_cols, random), dv(c.kv_stride, kv_cols, random);
-      std::vector<float> lse(c.query_length * c.heads);
-      const View lse_view = ViewOf(lse.data(), c.query_length, c.heads);
+      Twin out(q_rows, q_cols, random), dq(q_rows, q_cols, random);
+      Twin dk(kv_rows, kv_cols, random), dv(kv_rows, kv_cols, random);
+      std::vector<float> lse(q_rows * c.heads);
+      const View lse_view = ViewOf(lse.data(), q_rows, c.heads);
       constexpr DType kType = DType::kBF16;
       ops.Attention(out.In(kType), lse_view, q.In(kType), k.In(kType), v.In(kType), spec);
-      for (size_t i = 0; i < lse.size(); ++i) ASSERT_NEAR(lse[i], wanted.log_sum_exp[i], 1e-5);
-      ASSERT_NO_FATAL_FAILURE(ExpectNear(out, wanted.out));
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t first = int64_t{b} * c.query_length * c.heads;
+        for (size_t i = 0; i < wanted[b].log_sum_exp.size(); ++i) {
+          ASSERT_NEAR(lse[first + i], wanted[b].log_sum_exp[i], 1e-5);
+        }
+        ASSERT_NO_FATAL_FAILURE(ExpectNear(out, b * c.query_length, wanted[b].out));
+      }
       if (c.query_length < c.kv_length) return;
       ops.AttentionBackward(dq.In(kType), dk.In(kType), dv.In(kType), dout.In(kType),
                             seen.In(kType), lse_view, q.In(kType), k.In(kType), v.In(kType), spec);
-      ASSERT_NO_FATAL_FAILURE(ExpectNear(dq, wanted.dq));
-      ASSERT_NO_FATAL_FAILURE(ExpectNear(dk, wanted.dk));
-      ASSERT_NO_FATAL_FAILURE(ExpectNear(dv, wanted.dv));
+      for (int b = 0; b < kBatch; ++b) {
+        ASSERT_NO_FATAL_FAILURE(ExpectNear(dq, b * c.query_length, wanted[b].dq));
+        ASSERT_NO_FATAL_FAILURE(ExpectNear(dk, b * c.kv_stride, wanted[b].dk));
+        ASSERT_NO_FATAL_FAILURE(ExpectNear(dv, b * c.kv_stride, wanted[b].dv));
+      }
     });
     ASSERT_FALSE(HasFatalFailure());
   }
@@ -392,7 +419,8 @@ void ForEachSpec(const std::function<void(const MatmulSpec&)>& action) {
 
 TEST(BF16Ops, Matmul) {
   // Below and above the rows from which factors are packed; odd depths, whose last word is half
-  // empty; depth in several blocks, of the second factor too; columns that are added up in turns.
+  // empty; depth in several blocks, of the second factor too; columns and rows that are added up in
+  // turns.
   for (const auto& [rows, cols, inner] : {std::tuple{1, 1, 1},
                                           {5, 7, 0},
                                           {33, 17, 65},
@@ -400,7 +428,8 @@ TEST(BF16Ops, Matmul) {
                                           {70, 33, 257},
                                           {64, 40, 1601},
                                           {66, 18, 4500},
-                                          {65, 600, 801}}) {
+                                          {65, 600, 801},
+                                          {2100, 20, 801}}) {
     ForEachSpec([&, rows = rows, cols = cols, inner = inner](const MatmulSpec& spec) {
       BF16Product product(rows, cols, inner, spec);
       ForEachCpu([&](Backend& ops) { product.Expect(ops); });
@@ -417,15 +446,20 @@ TEST(BF16Ops, MatmulOfTheLibrary) {
 
 TEST(BF16Ops, MatmulHasTheSameBitsForAnyNumberOfThreads) {
   for (const auto& [rows, cols, inner] : {std::tuple{40, 300, 1400}, {65, 130, 1601}}) {
-    RandomStream random(7, "matmul");
-    Twin a(rows, inner, random), b(cols, inner, random), c(rows, cols, random);
-    std::vector<uint16_t> bits;
-    for (const int threads : {1, 2, 3, 7}) {
-      MakeCpuBackend(threads)->Matmul(c.In(DType::kBF16), a.In(DType::kBF16), b.In(DType::kBF16),
-                                      {.b = Transpose::kYes});
-      if (threads == 1) bits = c.Bits();
-      ASSERT_EQ(c.Bits(), bits) << threads << " threads";
-    }
+    ForEachSpec([&, rows = rows, cols = cols, inner = inner](const MatmulSpec& spec) {
+      RandomStream random(7, "matmul");
+      const Twin before(rows, cols, random);
+      Twin a = spec.a == Transpose::kYes ? Twin(inner, rows, random) : Twin(rows, inner, random);
+      Twin b = spec.b == Transpose::kYes ? Twin(cols, inner, random) : Twin(inner, cols, random);
+      std::vector<uint16_t> bits;
+      for (const int threads : {1, 2, 3, 7}) {
+        Twin c = before;
+        MakeCpuBackend(threads, Products::kOwn)
+            ->Matmul(c.In(DType::kBF16), a.In(DType::kBF16), b.In(DType::kBF16), spec);
+        if (threads == 1) bits = c.Bits();
+        ASSERT_EQ(c.Bits(), bits) << threads << " threads";
+      }
+    });
   }
 }
 

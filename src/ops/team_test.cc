@@ -234,7 +234,6 @@ TEST(Team, WorksBesideAnother) {
 }
 
 TEST(Team, RefusesAJobWithinAJob) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
   const Team team(2);
   const auto job = [&](const auto& body) { team.Ranges({.count = 2}, body); };
   EXPECT_DEATH(job([&](auto...) { job([](auto...) {}); }), "one job at a time");

@@ -46,7 +46,7 @@ FlopCounts CountFlops(const ModelConfig& config, int64_t length);
 int64_t KvCacheBytesPerToken(const Shape& shape, DType dtype);
 
 // What the program takes whatever it trains, in bytes: pages of its code and libraries (12 MiB),
-// and the buffers that matrix products on two threads pack their factors into (2 to 10 MiB). By
+// and the buffers that matrix products on two threads pack their factors into (2 to 14 MiB). By
 // measurement, see "Memory" in docs/performance.md.
 inline constexpr int64_t kProgramBytes = int64_t{20} << 20;
 

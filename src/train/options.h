@@ -301,7 +301,7 @@ struct SystemOptions {
     field("backend", self.backend, "cpu, or reference (slow, for checking)");
     field("threads", self.threads, "0: as many CPUs as this process may use");
     field("products", self.products,
-          "who multiplies matrices in f32: own, the library, or auto, the faster of them");
+          "who multiplies matrices: own, the library, or auto (own, but for bf16 with AMX)");
     field("recompute", self.recompute,
           "what the backward pass computes again to save memory: nothing, cheap (elementwise) ops "
           "or every layer");

@@ -40,7 +40,7 @@ struct RunStart {
     field("build", self.build, "XXH3 of the program's file");
     field("host", self.host, "name of the machine");
     field("cpu", self.cpu, "processor model");
-    field("backend", self.backend, "backend, instruction set, matmul library, threads");
+    field("backend", self.backend, "backend, instruction set, who multiplies, threads");
   }
 };
 
@@ -67,7 +67,7 @@ struct RunInfo {
     field("version", self.version, "of sandglass");
     field("started", self.started, "UTC");
     field("cpu", self.cpu, "processor model");
-    field("backend", self.backend, "backend, instruction set, matmul library, threads");
+    field("backend", self.backend, "backend, instruction set, who multiplies, threads");
     field("tokenizer_hash", self.tokenizer_hash, "XXH3 of the canonical tokenizer.json");
     field("train_hash", self.train_hash, "XXH3 of the training tokens");
     field("validation_hash", self.validation_hash, "XXH3 of the validation tokens");

@@ -142,17 +142,22 @@ TEST_F(UserCases, TheLearningRateAfterAResumeIsThatOfTheSchedule) {
 
 TEST_F(UserCases, AnotherNumberOfThreadsChangesNoBit) {
   config_.system.products = Products::kOwn;
-  config_.system.threads = 1;
-  Run("whole", config_);
-  RunUntil(4, "pieces", config_);
-  config_.system.threads = 3;
-  Run("pieces", config_);
-  const RunMetrics whole = ReadMetrics(root_ + "/whole");
-  const RunMetrics pieces = ReadMetrics(root_ + "/pieces");
-  ASSERT_EQ(pieces.steps.size(), 8u);
-  for (size_t i = 0; i < 8; ++i) {
-    EXPECT_EQ(pieces.steps[i].sequences, whole.steps[i].sequences);
-    EXPECT_EQ(pieces.steps[i].loss, whole.steps[i].loss);
+  for (const Precision precision : {Precision::kF32, Precision::kBF16}) {
+    const std::string name = EnumName(precision);
+    SCOPED_TRACE(name);
+    config_.train.precision = precision;
+    config_.system.threads = 1;
+    const RunResult whole_result = *Run("whole-" + name, config_);
+    RunUntil(4, "pieces-" + name, config_);
+    config_.system.threads = 3;
+    EXPECT_EQ(Run("pieces-" + name, config_)->weights_hash, whole_result.weights_hash);
+    const RunMetrics whole = ReadMetrics(root_ + "/whole-" + name);
+    const RunMetrics pieces = ReadMetrics(root_ + "/pieces-" + name);
+    ASSERT_EQ(pieces.steps.size(), 8u);
+    for (size_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(pieces.steps[i].sequences, whole.steps[i].sequences);
+      EXPECT_EQ(pieces.steps[i].loss, whole.steps[i].loss);
+    }
   }
 }
 

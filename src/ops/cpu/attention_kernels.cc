@@ -17,10 +17,11 @@
 #include "ops/cpu/simd-inl.h"
 #include "ops/cpu/tile-inl.h"
 
-// Tiles. Every product below is C [rows, lanes] (+)= A [rows, inner] B [inner, lanes] with the
-// lanes of B and C in vectors and the elements of A broadcast. Scores are kept transposed, keys by
-// queries: then softmax runs along vectors without ever summing across one, keys and values are
-// used as they lie, and only queries (and the output) have to be transposed.
+// Tiles. Every product below is C [rows, lanes] (+)= A [rows, words] B [words, lanes] with the
+// lanes of B and C in vectors and the words of A broadcast. Scores are kept transposed, keys by
+// queries: then softmax runs along vectors without ever summing across one, and only queries (and
+// the output) have to be transposed. In f32 keys and values are used as they lie; in bf16 what is
+// summed over keys needs words of two keys.
 #ifndef SANDGLASS_OPS_CPU_ATTENTION_TILES_
 #define SANDGLASS_OPS_CPU_ATTENTION_TILES_
 namespace sandglass::cpu {
@@ -85,7 +86,7 @@ struct ForwardTiles {
 // In f32 a matrix by rows and the same in words are one.
 template <class T>
 struct BackwardTiles {
-  static constexpr bool kWords = kDepth<T> > 1;
+  static constexpr bool kWords = (kDepth<T>) > 1;
 
   BackwardTiles(Carver& carver, const AttentionSpec& spec)
       : width_words(DivideUp(spec.head_width, kDepth<T>)),
@@ -547,7 +548,7 @@ void ScoreGradients(const BackwardTiles<typename Words::Element>& tiles, const P
         StoreF32(p, d, reinterpret_cast<T*>(tiles.p_rows) + place);
         StoreF32(ds[i], d, reinterpret_cast<T*>(tiles.ds_rows) + place);
       }
-      if constexpr (kDepth < T >> 1) {
+      if constexpr (Words::kDepth > 1) {
         hn::Store(Words::Join(ds), d, tiles.ds + word * kLaneStride + lane);
       }
     }
@@ -569,7 +570,7 @@ void LoadBackwardBlock(const BackwardTiles<T>& tiles, const Head& head, const At
   LoadTransposed(tiles.dout, dout, block, lanes);
   const auto load_rows = [&](float* to, const QueryRows<const T>& source, int64_t lane) {
     typename Words::Rows rows = {source.Row(block.begin + lane)};
-    if constexpr (kDepth < T >> 1) {
+    if constexpr (Words::kDepth > 1) {
       if (lane + 1 < block.rows) rows.later = source.Row(block.begin + lane + 1);
     }
     to += lane / kDepth<T> * tiles.padded_width;
@@ -609,7 +610,7 @@ void AttentionBackwardOf(const AttentionGradients& gradients, const AttentionSav
   constexpr int64_t kRowStride = kLaneStride / kDepth<T>;
   PackKeys(tiles.k, head.Keys<T>(saved.k), 0, spec.kv_length, width);
   PackKeys(tiles.v, head.Keys<T>(saved.v), 0, spec.kv_length, width);
-  if (tiles.kWords) {
+  if constexpr (Words::kDepth > 1) {
     PackKeysTurned<Words>(tiles.k_turned, head.Keys<T>(saved.k), 0, spec.kv_length, width);
   }
   std::fill_n(tiles.dk, spec.kv_length * padded, 0.0f);

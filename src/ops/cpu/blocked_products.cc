@@ -16,7 +16,8 @@ constexpr int64_t kDepthBlock = 384;
 // columns.
 constexpr int64_t kRightDepth = 2048;
 constexpr int64_t kRightWords = int64_t{1} << 21;
-// Columns of C that are added up in f32 before they are rounded.
+// Rows and columns of C that are added up in f32 before they are rounded: 4 MiB.
+constexpr int64_t kSumRows = 2048;
 constexpr int64_t kSumColumns = 512;
 // Rows of C that a thread takes at a time, at most. More would not fit the second-level cache
 // beside B where A is packed.
@@ -67,6 +68,14 @@ void BlockedProducts::Multiply(View c, ConstView a, ConstView b, const MatmulSpe
   const int64_t words = DivideUp(depth.size, WordDepth(a.dtype));
   // A result in bf16 that is added up in several blocks is added up in f32.
   const bool wide = c.dtype == DType::kBF16 && DepthBlocks(all, a.dtype).blocks() > 1;
+  if (wide && c.rows > kSumRows) {
+    const Blocks rows(c.rows, kSumRows, 1);
+    for (int64_t i = 0; i < rows.blocks(); ++i) {
+      Multiply(c.Rows(rows.begin(i), rows.length(i)),
+               TakeRows(a, spec.a, rows.begin(i), rows.length(i)), b, spec);
+    }
+    return;
+  }
   const int64_t most = wide ? std::min(kSumColumns, kRightWords / words) : kRightWords / words;
   const Blocks columns(c.cols, std::max(tile_columns, most / tile_columns * tile_columns),
                        tile_columns);

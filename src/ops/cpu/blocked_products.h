@@ -5,7 +5,8 @@
 // ACM TOMS 34(3), 2008) with its two inner loops exchanged. B is packed in blocks that fit the
 // third-level cache, [kDepthBlock, a few hundred columns] of it at a time fit the second. Each
 // thread takes rows of C; a tile's rows of A stay in the first-level cache while B streams past.
-// A is read as it lies, or packed where it is transposed. So no stride makes a product slow.
+// A is read as it lies, or packed where it is transposed or its rows end with half a word of bf16.
+// So no stride makes a product slow.
 //
 // Each element of C is a sum in an order that the sizes of the product fix: results have the same
 // bits for any number of threads, and do not depend on the other rows (few rows apart, below).
@@ -27,8 +28,8 @@ class BlockedProducts {
   explicit BlockedProducts(Team team) : team_(std::move(team)), left_(team_.threads()) {}
 
   // Backend::Matmul for sizes that match, none of them zero. Takes memory only when a product needs
-  // more than any before: 8 MiB and 800 KiB a thread at most, and for a result in bf16 of a depth
-  // above 768 sums of 512 of its columns.
+  // more than any before: 8 MiB and 800 KiB a thread at most, and 4 MiB for a result in bf16 of a
+  // depth above 768.
   void Multiply(View c, ConstView a, ConstView b, const MatmulSpec& spec);
 
  private:

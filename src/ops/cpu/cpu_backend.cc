@@ -314,6 +314,7 @@ class CpuBackend final : public Backend {
     SANDGLASS_CHECK(spec.query_length <= spec.kv_length && spec.kv_length <= spec.kv_stride,
                     "attention lengths");
     SANDGLASS_CHECK(ValidFirstKeys(spec), "first keys");
+    SANDGLASS_CHECK(spec.scale > 0, "attention scale");
     SANDGLASS_CHECK(q.rows == int64_t{spec.batch} * spec.query_length &&
                         q.cols == int64_t{spec.heads} * spec.head_width,
                     "query sizes");

@@ -17,15 +17,19 @@
 #include "ops/cpu/element.h"
 #include "ops/cpu/simd-inl.h"
 
+// AVX-512, and whatever targets with more of it other versions of Highway have.
+#undef SANDGLASS_AVX512
+#define SANDGLASS_AVX512 (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
+
 HWY_BEFORE_NAMESPACE();
 namespace sandglass::cpu {
 namespace HWY_NAMESPACE {
 
 inline constexpr int64_t kLanes = hn::MaxLanes(FullTag());
 // Vectors side by side in a register tile, and its rows: kTileRows * kTileVectors sums, the
-// vectors of B and one broadcast fit 16 registers (32 with AVX-512 and on Arm).
+// vectors of B and one broadcast fit 16 registers (32 with AVX-512 and on Arm), of floats.
 inline constexpr int64_t kTileVectors = 2;
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+#if SANDGLASS_AVX512 || HWY_TARGET == HWY_NEON
 inline constexpr int64_t kTileRows = 8;
 #else
 inline constexpr int64_t kTileRows = 6;
@@ -107,8 +111,8 @@ struct Pairs {
     return hn::BitCast(FullTag(), hn::And(hn::BitCast(bits, word), hn::Set(bits, 0xffff0000u)));
   }
 };
-#if HWY_TARGET == HWY_AVX3
-// The same on processors with AVX512_BF16, which this version of Highway has no target for.
+#if SANDGLASS_AVX512
+// The same on processors with AVX512_BF16, which Highway 1.0 has no target for.
 struct DotPairs : Pairs {
   static HWY_INLINE V MulAdd(V a, V b, V sum) {
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
@@ -123,7 +127,7 @@ HWY_INLINE void WithWords(DType factors, const Action& action) {
   SANDGLASS_CHECK(factors == DType::kF32 || factors == DType::kBF16,
                   "cpu kernels are for f32 and bf16");
   if (factors == DType::kF32) return action(Floats());
-#if HWY_TARGET == HWY_AVX3
+#if SANDGLASS_AVX512
   if (HasDotBF16()) return action(DotPairs());
 #endif
   action(Pairs());

@@ -1,6 +1,9 @@
 #include "ops/cpu/workers.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
+#include <system_error>
 
 #include "base/cpu.h"
 #include "base/error.h"
@@ -47,8 +50,16 @@ void Workers::Run(int count, Job job, const void* context) {
 void Workers::Start() {
   // Without a processor for each, a thread that spins keeps one from the thread it waits for.
   spins_ = threads() <= AvailableThreads();
-  for (int thread = 1; thread < threads(); ++thread) {
-    threads_.emplace_back([this, thread] { Serve(mailboxes_[thread - 1], thread); });
+  try {
+    for (int thread = 1; thread < threads(); ++thread) {
+      threads_.emplace_back([this, thread] { Serve(mailboxes_[thread - 1], thread); });
+    }
+  } catch (const std::system_error& error) {
+    throw Error({.what = fmt::format("the system grants {} of {} threads: {}", threads_.size() + 1,
+                                     threads(), error.what()),
+                 .where = "system.threads",
+                 .expected = "no more threads than the process may start (ulimit -u, pids.max)",
+                 .remedy = "ask for fewer with --threads or system.threads"});
   }
 }
 

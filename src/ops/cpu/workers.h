@@ -24,8 +24,8 @@ class Workers {
 
   // Calls job(context, thread) once for every thread in [0, count), count <= threads(), and returns
   // when all are done. The calling thread does share 0, then those that no other has begun: it does
-  // not wait for one that another program keeps from the processor. Throws std::system_error if the
-  // system grants no more threads.
+  // not wait for one that another program keeps from the processor. Throws an Error if the system
+  // grants no more threads.
   void Run(int count, Job job, const void* context);
 
  private:
