@@ -408,15 +408,6 @@ class BF16Product {
   std::vector<double> wanted_;
 };
 
-// Calls action with every combination of transposes and results.
-void ForEachSpec(const std::function<void(const MatmulSpec&)>& action) {
-  for (const Transpose a : {Transpose::kNo, Transpose::kYes}) {
-    for (const Transpose b : {Transpose::kNo, Transpose::kYes}) {
-      for (const Into into : {Into::kOverwrite, Into::kAccumulate}) action({a, b, into});
-    }
-  }
-}
-
 TEST(BF16Ops, Matmul) {
   // Below and above the rows from which factors are packed; odd depths, whose last word is half
   // empty; depth in several blocks, of the second factor too; columns and rows that are added up in

@@ -196,13 +196,9 @@ struct MatmulCase {
 std::vector<MatmulCase> AllSpecs(const std::vector<MatmulCase>& sizes) {
   std::vector<MatmulCase> cases;
   for (const MatmulCase& size : sizes) {
-    for (const Transpose a : {Transpose::kNo, Transpose::kYes}) {
-      for (const Transpose b : {Transpose::kNo, Transpose::kYes}) {
-        for (const Into into : {Into::kOverwrite, Into::kAccumulate}) {
-          cases.push_back({size.rows, size.cols, size.inner, {a, b, into}});
-        }
-      }
-    }
+    ForEachSpec([&](const MatmulSpec& spec) {
+      cases.push_back({size.rows, size.cols, size.inner, spec});
+    });
   }
   return cases;
 }

@@ -45,4 +45,13 @@ inline void ForEachCpu(const std::function<void(Backend&)>& action) {
   ASSERT_TRUE(ran) << "this machine does not run " << only;
 }
 
+// Calls action with every combination of transposes and results of a product.
+inline void ForEachSpec(const std::function<void(const MatmulSpec&)>& action) {
+  for (const Transpose a : {Transpose::kNo, Transpose::kYes}) {
+    for (const Transpose b : {Transpose::kNo, Transpose::kYes}) {
+      for (const Into into : {Into::kOverwrite, Into::kAccumulate}) action({a, b, into});
+    }
+  }
+}
+
 }  // namespace sandglass
