@@ -59,7 +59,7 @@ struct KeyRows {
   int64_t stride;
 };
 template <class T>
-inline constexpr int64_t kDepth = sizeof(float) / sizeof(T);
+inline constexpr int64_t kDepth = WordDepth(DTypeOf<T>());
 
 // Words lie in arrays of floats. Words in depth e are neighbours in a head, words in depth of keys
 // or rows neighbours among those.

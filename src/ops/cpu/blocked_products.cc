@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/cpu/element.h"
 #include "ops/cpu/product_kernels.h"
 #include "ops/cpu/row_kernels.h"
 #include "ops/cpu/workspace.h"
@@ -36,9 +37,6 @@ struct Blocks {
   int64_t begin(int64_t block) const { return block * size; }
   int64_t length(int64_t block) const { return std::min(size, count - begin(block)); }
 };
-
-// Elements in a word of a packed factor.
-int64_t WordDepth(DType factors) { return SizeOf(DType::kF32) / SizeOf(factors); }
 
 // Blocks of depth, in elements; each but the last is whole words.
 Blocks DepthBlocks(int64_t depth, DType factors) {

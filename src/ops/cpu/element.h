@@ -15,6 +15,9 @@ void WithElement(DType dtype, const Action& action) {
   dtype == DType::kF32 ? action(float()) : action(BF16());
 }
 
+// Elements of a type in a 32-bit word, the unit that matrix products multiply (tile-inl.h).
+constexpr int64_t WordDepth(DType dtype) { return SizeOf(DType::kF32) / SizeOf(dtype); }
+
 // Whether the processor adds products of bf16 pairs in one instruction. Elsewhere they are widened
 // to f32 on the way to the multiplier, and are as fast as f32 at best.
 inline bool HasDotBF16() {

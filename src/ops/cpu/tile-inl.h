@@ -53,7 +53,7 @@ struct Operand {
 // The first kind is a float:
 struct Floats {
   using Element = float;
-  static constexpr int64_t kDepth = 1;  // elements of a word
+  static constexpr int64_t kDepth = WordDepth(DType::kF32);
   using V = hn::Vec<FullTag>;
 
   struct Rows {
@@ -71,7 +71,7 @@ struct Floats {
 // Two neighbours in bf16, the earlier one in the lower half.
 struct Pairs {
   using Element = BF16;
-  static constexpr int64_t kDepth = 2;
+  static constexpr int64_t kDepth = WordDepth(DType::kBF16);
   using V = hn::Vec<FullTag>;
 
   struct Rows {
